@@ -1,0 +1,88 @@
+//! `CatalogChange`, the only verb, and what each change must satisfy.
+
+use crate::error::CatalogError;
+use crate::id::ObjectId;
+use crate::name::ObjectName;
+use crate::object::{Object, ObjectState};
+use crate::snapshot::CatalogSnapshot;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One change to the catalog. Applied to a snapshot it gives the next one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CatalogChange {
+    /// Adds an object. Its id must be [`CatalogSnapshot::next_id`], its name free.
+    Create(Object),
+    /// Marks an object as acknowledged.
+    Created(ObjectId),
+    /// Removes an object. Nothing may read it: dependants go first, in their own changes.
+    Drop(ObjectId),
+    /// Gives an object another name.
+    Rename(ObjectId, ObjectName),
+    /// Sets or clears a comment.
+    Comment(ObjectId, Option<String>),
+    /// Makes a schema.
+    CreateSchema(String),
+    /// Removes an empty schema.
+    DropSchema(String),
+    /// Sets (or with `None` resets) a setting of the database.
+    Set(String, Option<String>),
+}
+
+impl CatalogSnapshot {
+    /// The snapshot after `change`. The version grows by one. Errors leave `self` as it was.
+    pub fn apply(&self, change: &CatalogChange) -> Result<CatalogSnapshot, CatalogError> {
+        let mut next = self.clone();
+        next.version += 1;
+        match change {
+            CatalogChange::Create(object) => {
+                if object.id != self.next_id {
+                    return Err(CatalogError::IdOutOfOrder { id: object.id, expected: self.next_id });
+                }
+                self.require_free(&object.name)?;
+                self.require_schema(&object.name.schema)?;
+                next.next_id = ObjectId(object.id.0 + 1);
+                next.insert(Arc::new(object.clone()));
+            }
+            CatalogChange::Created(id) => {
+                next.update(*id, |o| o.state = ObjectState::Created)?;
+            }
+            CatalogChange::Drop(id) => {
+                let readers = self.dependants(*id);
+                if let Some(reader) = readers.first() {
+                    return Err(CatalogError::StillRead { id: *id, reader: reader.id });
+                }
+                next.remove(*id)?;
+            }
+            CatalogChange::Rename(id, name) => {
+                self.require_free(name)?;
+                self.require_schema(&name.schema)?;
+                let name = name.clone();
+                next.update(*id, |o| o.name = name)?;
+            }
+            CatalogChange::Comment(id, comment) => {
+                let comment = comment.clone();
+                next.update(*id, |o| o.comment = comment)?;
+            }
+            CatalogChange::CreateSchema(schema) => {
+                if !next.schemas.insert(schema.clone()) {
+                    return Err(CatalogError::SchemaExists(schema.clone()));
+                }
+            }
+            CatalogChange::DropSchema(schema) => {
+                self.require_schema(schema)?;
+                if self.objects().any(|o| o.name.schema == *schema) {
+                    return Err(CatalogError::SchemaNotEmpty(schema.clone()));
+                }
+                next.schemas.remove(schema);
+            }
+            CatalogChange::Set(name, value) => {
+                match value {
+                    Some(value) => next.settings.insert(name.clone(), value.clone()),
+                    None => next.settings.remove(name),
+                };
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,130 @@
+//! What can be named, as one closed set.
+
+use crate::column::Column;
+use crate::id::ObjectId;
+use crate::name::ObjectName;
+use crate::relation::{Index, MaterializedView, Table, View};
+use crate::sink::Sink;
+use crate::source::Source;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The kinds of objects, as SQL names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ObjectKind {
+    /// CREATE TABLE
+    Table,
+    /// CREATE SOURCE
+    Source,
+    /// CREATE MATERIALIZED VIEW
+    MaterializedView,
+    /// CREATE VIEW
+    View,
+    /// CREATE INDEX
+    Index,
+    /// CREATE SINK
+    Sink,
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ObjectKind::Table => "table",
+            ObjectKind::Source => "source",
+            ObjectKind::MaterializedView => "materialized view",
+            ObjectKind::View => "view",
+            ObjectKind::Index => "index",
+            ObjectKind::Sink => "sink",
+        })
+    }
+}
+
+/// What a named object is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ObjectBody {
+    /// CREATE TABLE
+    Table(Table),
+    /// CREATE SOURCE
+    Source(Source),
+    /// CREATE MATERIALIZED VIEW
+    MaterializedView(MaterializedView),
+    /// CREATE VIEW
+    View(View),
+    /// CREATE INDEX
+    Index(Index),
+    /// CREATE SINK
+    Sink(Sink),
+}
+
+/// Where an object is in its life. **Invariant:** recovery removes objects in `Creating`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ObjectState {
+    /// Logged, its job is filling; not acknowledged.
+    Creating,
+    /// Acknowledged.
+    Created,
+}
+
+/// A named object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Object {
+    /// Its identity.
+    pub id: ObjectId,
+    /// Its name.
+    pub name: ObjectName,
+    /// What it is.
+    pub body: ObjectBody,
+    /// Where it is in its life.
+    pub state: ObjectState,
+    /// The statement that made it, as typed.
+    pub definition: String,
+    /// COMMENT ON, if any.
+    pub comment: Option<String>,
+}
+
+impl Object {
+    /// Its kind.
+    pub fn kind(&self) -> ObjectKind {
+        match &self.body {
+            ObjectBody::Table(_) => ObjectKind::Table,
+            ObjectBody::Source(_) => ObjectKind::Source,
+            ObjectBody::MaterializedView(_) => ObjectKind::MaterializedView,
+            ObjectBody::View(_) => ObjectKind::View,
+            ObjectBody::Index(_) => ObjectKind::Index,
+            ObjectBody::Sink(_) => ObjectKind::Sink,
+        }
+    }
+
+    /// Its columns; none for an index.
+    pub fn columns(&self) -> &[Column] {
+        match &self.body {
+            ObjectBody::Table(t) => &t.columns,
+            ObjectBody::Source(s) => &s.columns,
+            ObjectBody::MaterializedView(v) => &v.columns,
+            ObjectBody::View(v) => &v.columns,
+            ObjectBody::Index(_) => &[],
+            ObjectBody::Sink(s) => &s.columns,
+        }
+    }
+
+    /// The objects that it reads.
+    pub fn inputs(&self) -> Vec<ObjectId> {
+        match &self.body {
+            ObjectBody::Table(_) | ObjectBody::Source(_) => Vec::new(),
+            ObjectBody::MaterializedView(v) => v.inputs.clone(),
+            ObjectBody::View(v) => v.inputs.clone(),
+            ObjectBody::Index(i) => vec![i.relation],
+            ObjectBody::Sink(s) => s.inputs.clone(),
+        }
+    }
+
+    /// Whether the state store holds its rows, so that SELECT can read them.
+    pub fn is_stored(&self) -> bool {
+        matches!(self.kind(), ObjectKind::Table | ObjectKind::MaterializedView | ObjectKind::Index)
+    }
+
+    /// Whether it has a dataflow of its own. A source has one while somebody reads it.
+    pub fn has_job(&self) -> bool {
+        self.is_stored() || self.kind() == ObjectKind::Sink
+    }
+}

@@ -1,0 +1,48 @@
+//! Plain records of what is running, which `serve` fills and system tables show.
+
+use crate::id::ObjectId;
+
+/// One streaming job and its status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobFact {
+    /// The object it belongs to.
+    pub id: ObjectId,
+    /// `creating`, `running`, `failed`.
+    pub status: String,
+    /// Rows read by backfill so far, while creating.
+    pub backfilled_rows: u64,
+    /// Rows to read, as estimated.
+    pub backfill_total_rows: Option<u64>,
+    /// How many actors run it.
+    pub actors: usize,
+}
+
+/// One checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointFact {
+    /// Its epoch.
+    pub epoch: u64,
+    /// When its barrier was injected, microseconds since 1970.
+    pub triggered_at_us: i64,
+    /// `pending`, `completed`, `aborted`.
+    pub status: String,
+    /// From trigger to manifest, microseconds.
+    pub duration_us: u64,
+    /// Bytes named by its manifest.
+    pub total_bytes: u64,
+    /// Bytes newly stored for it.
+    pub new_bytes: u64,
+    /// Why it was aborted.
+    pub reason: Option<String>,
+}
+
+/// One split of a source and how far it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SplitFact {
+    /// The source.
+    pub source: ObjectId,
+    /// The split's name.
+    pub split: String,
+    /// The offset of the newest durable checkpoint.
+    pub offset: String,
+}

@@ -1,0 +1,3 @@
+//! System tables: rows computed from a catalog snapshot and runtime facts.
+
+pub mod facts;

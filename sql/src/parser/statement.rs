@@ -1,0 +1,198 @@
+//! The statements we accept, as one enum. What PostgreSQL and sqlparser have in common stays
+//! sqlparser's AST; what is Weir's own has its own node.
+
+use sqlparser::ast;
+use std::collections::BTreeMap;
+use weir_catalog::{ObjectKind, ObjectName};
+
+/// One statement and the text that it was parsed from.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// What it says.
+    pub statement: Statement,
+    /// Its own text, without the semicolon.
+    pub text: String,
+    /// Where `text` starts in the whole string, in characters from 0: added to error positions.
+    pub offset: usize,
+}
+
+/// What can be said.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// SELECT, VALUES, TABLE, WITH … SELECT.
+    Query(Box<ast::Query>),
+    /// INSERT, UPDATE, DELETE, as sqlparser has them.
+    Insert(Box<ast::Insert>),
+    /// UPDATE.
+    Update(Box<ast::Statement>),
+    /// DELETE.
+    Delete(Box<ast::Delete>),
+    /// CREATE TABLE without a connector.
+    CreateTable(Box<CreateRelation>),
+    /// CREATE SOURCE.
+    CreateSource(Box<CreateRelation>),
+    /// CREATE MATERIALIZED VIEW.
+    CreateMaterializedView(Box<CreateView>),
+    /// CREATE VIEW.
+    CreateView(Box<CreateView>),
+    /// CREATE INDEX.
+    CreateIndex(Box<CreateIndex>),
+    /// CREATE SINK.
+    CreateSink(Box<CreateSink>),
+    /// CREATE SCHEMA name.
+    CreateSchema { name: String, if_not_exists: bool },
+    /// DROP kind name, …
+    Drop { kind: ObjectKind, names: Vec<ObjectName>, if_exists: bool, cascade: bool },
+    /// DROP SCHEMA name.
+    DropSchema { name: String, if_exists: bool },
+    /// ALTER kind name RENAME TO new.
+    Rename { kind: ObjectKind, name: ObjectName, to: String },
+    /// ALTER DATABASE name SET setting = value (None: RESET).
+    AlterDatabase { setting: String, value: Option<String> },
+    /// COMMENT ON kind name IS text.
+    Comment { kind: ObjectKind, name: ObjectName, text: Option<String> },
+    /// TRUNCATE name: DELETE of all rows.
+    Truncate(ObjectName),
+    /// EXPLAIN of a query or of a CREATE MATERIALIZED VIEW / SINK.
+    Explain { statement: Box<Statement>, analyze: bool },
+    /// SHOW TABLES, SHOW name, …
+    Show(ShowTarget),
+    /// DESCRIBE name.
+    Describe(ObjectName),
+    /// SET name = value (LOCAL and SESSION alike); None: RESET.
+    Set { name: String, value: Option<String> },
+    /// RESET ALL / DISCARD ALL.
+    ResetAll,
+    /// BEGIN, START TRANSACTION.
+    Begin,
+    /// COMMIT, END.
+    Commit,
+    /// ROLLBACK, ABORT.
+    Rollback,
+    /// PREPARE name AS statement.
+    Prepare { name: String, statement: Box<Parsed> },
+    /// EXECUTE name(args).
+    Execute { name: String, arguments: Vec<ast::Expr> },
+    /// DEALLOCATE name; None: ALL.
+    Deallocate(Option<String>),
+    /// FLUSH.
+    Flush,
+    /// CHECKPOINT.
+    Checkpoint,
+    /// WAIT: until background DDL is done.
+    Wait,
+    /// RECOVER: restart the dataflow from its last checkpoint.
+    Recover,
+}
+
+/// What SHOW shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShowTarget {
+    /// All objects of a kind, optionally of a schema.
+    Objects(ObjectKind),
+    /// SHOW SCHEMAS.
+    Schemas,
+    /// SHOW DATABASES.
+    Databases,
+    /// SHOW JOBS.
+    Jobs,
+    /// SHOW CHECKPOINTS.
+    Checkpoints,
+    /// SHOW COLUMNS FROM name.
+    Columns(ObjectName),
+    /// SHOW CREATE kind name.
+    Create(ObjectKind, ObjectName),
+    /// SHOW ALL, SHOW PARAMETERS.
+    All,
+    /// SHOW setting.
+    Setting(String),
+}
+
+/// A column as declared.
+#[derive(Clone, Debug)]
+pub struct ColumnDef {
+    /// Its name, folded.
+    pub name: String,
+    /// Its type.
+    pub data_type: ast::DataType,
+    /// NOT NULL or part of the primary key.
+    pub not_null: bool,
+    /// PRIMARY KEY on the column itself.
+    pub primary_key: bool,
+    /// DEFAULT.
+    pub default: Option<ast::Expr>,
+}
+
+/// CREATE TABLE and CREATE SOURCE.
+#[derive(Clone, Debug)]
+pub struct CreateRelation {
+    /// Its name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// Its columns; empty where the connector knows them (nexmark).
+    pub columns: Vec<ColumnDef>,
+    /// PRIMARY KEY (a, b) of the table.
+    pub primary_key: Vec<String>,
+    /// WATERMARK FOR column AS expr.
+    pub watermark: Option<(String, ast::Expr)>,
+    /// APPEND ONLY.
+    pub append_only: bool,
+    /// ON CONFLICT …
+    pub on_conflict: weir_catalog::relation::OnConflict,
+    /// WITH (…).
+    pub options: BTreeMap<String, String>,
+    /// FORMAT … ENCODE … (…).
+    pub format: Option<weir_catalog::source::FormatSpec>,
+}
+
+/// CREATE [MATERIALIZED] VIEW.
+#[derive(Clone, Debug)]
+pub struct CreateView {
+    /// Its name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// OR REPLACE (plain views only).
+    pub or_replace: bool,
+    /// Names for the columns.
+    pub columns: Vec<String>,
+    /// The SELECT.
+    pub query: Box<ast::Query>,
+    /// The SELECT's own text.
+    pub query_text: String,
+    /// EMIT ON WINDOW CLOSE.
+    pub emit_on_window_close: bool,
+}
+
+/// CREATE INDEX.
+#[derive(Clone, Debug)]
+pub struct CreateIndex {
+    /// Its name; generated if absent.
+    pub name: Option<String>,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The relation.
+    pub relation: ObjectName,
+    /// Column, descending.
+    pub columns: Vec<(String, bool)>,
+    /// INCLUDE (…).
+    pub include: Vec<String>,
+}
+
+/// CREATE SINK.
+#[derive(Clone, Debug)]
+pub struct CreateSink {
+    /// Its name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// FROM relation becomes SELECT * FROM relation.
+    pub query: Box<ast::Query>,
+    /// The SELECT's own text.
+    pub query_text: String,
+    /// WITH (…), all of it.
+    pub options: BTreeMap<String, String>,
+    /// FORMAT … ENCODE … (…).
+    pub format: Option<weir_catalog::source::FormatSpec>,
+}

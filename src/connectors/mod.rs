@@ -1,0 +1,8 @@
+//! The outside world: sources that can be read again from an offset, and sinks that commit what a
+//! durable checkpoint promised.
+//!
+//! [`source`] and [`sink`] are the contracts; [`registry`] lists every connector, one line each.
+//! Only this area (beside `wire` and the HTTP page) opens sockets or files of the user's.
+
+pub mod sink;
+pub mod source;

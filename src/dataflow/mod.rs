@@ -1,0 +1,13 @@
+//! How it flows: actors, the channels between them, and the operator contract.
+//!
+//! ```text
+//!   upstream actors ══ channels ══> align ──> chain of operators ──> dispatch ══ channels ══> …
+//!                                     │ barrier                         (hash by vnode, forward, broadcast)
+//!                                     └──> seal ──> actor report ──> coordinator
+//! ```
+//! Operators are synchronous state machines ([`operator::Operator`]); only the actor loop knows
+//! channels, alignment, timers and errors. A worker is a thread that gives its actors turns.
+
+pub mod operator;
+
+pub use operator::{Operator, OperatorError, Output, Progress};

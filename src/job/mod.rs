@@ -1,0 +1,3 @@
+//! From a plan to a running dataflow, and its life.
+
+pub mod manager;

@@ -1,0 +1,16 @@
+//! Weir, a streaming database in one binary: the map.
+//!
+//! ```text
+//! statement:  wire → session → sql → job → operators on dataflow
+//! row:        connectors → formats → operators → state → checkpoint → (sinks commit)
+//! answer:     state → serve → session → wire
+//! words:      catalog (what is named)   stream (what flows)
+//! ```
+
+pub mod checkpoint;
+pub mod connectors;
+pub mod dataflow;
+pub mod dml;
+pub mod job;
+pub mod state;
+pub mod stream;

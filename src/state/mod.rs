@@ -1,0 +1,30 @@
+//! What is remembered: bytes by table and vnode, in RocksDB behind memory, one epoch at a time.
+//!
+//! In: [`store::WriteRun`]s sealed by operators at barriers. Out: published snapshots
+//! ([`store::StateRead`]), each exactly one epoch. The live directory is scratch: only a
+//! checkpoint is ever opened after a crash.
+//! **Invariants:** one thread writes ([`apply`]); only `rocks` names RocksDB; the encodings in
+//! [`key`] and [`value`] are versioned and held by golden tests.
+
+pub mod key;
+pub mod store;
+pub mod value;
+
+/// What reading or writing state can fail of.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The store failed.
+    #[error("state store: {0}")]
+    Store(String),
+    /// Stored bytes don't decode: the wrong version, or damage.
+    #[error("state of {table:?} is damaged: {reason}")]
+    Corrupt {
+        /// The table.
+        table: weir_catalog::TableId,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    #[error("state file: {0}")]
+    Io(#[from] std::io::Error),
+}

@@ -1,0 +1,140 @@
+//! StateStore: bytes by table and vnode, sealed by epoch.
+//!
+//! ```text
+//!   key    = table id (u32, big endian) │ vnode (u8) │ encoded key        see key.rs
+//!   value  = encoded row, versioned                                      see value.rs
+//!          | count (i64, little endian)  in tables of counted rows
+//! ```
+//! Writes of an epoch come as [`WriteRun`]s, are applied in epoch order by one thread
+//! ([`super::apply`]) and become readable as a published snapshot ([`StateRead`]) that is exactly
+//! one epoch. Nobody else writes.
+
+use super::StateError;
+use std::ops::ControlFlow;
+use weir_catalog::TableId;
+
+/// What a write does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOp {
+    /// Sets the value.
+    Put,
+    /// Removes the key.
+    Delete,
+    /// Adds the value, an i64 (little endian), to the count that the key has; a count of zero
+    /// counts as absent.
+    AddCount,
+}
+
+/// Writes to one table in the order in which they were made; a later one of a key wins.
+#[derive(Clone, Debug)]
+pub struct WriteRun {
+    table: TableId,
+    data: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    end_of_key: u32,
+    end_of_value: u32,
+    op: WriteOp,
+}
+
+impl WriteRun {
+    /// An empty run for `table`.
+    pub fn new(table: TableId) -> Self {
+        Self { table, data: Vec::new(), entries: Vec::new() }
+    }
+
+    /// The table written to.
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// How many writes it holds.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.data.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Adds a write. `key` is the vnode byte and the encoded key; `value` is ignored by Delete.
+    pub fn write(&mut self, op: WriteOp, key: &[u8], value: &[u8]) {
+        self.write_with(op, |data| data.extend_from_slice(key), |data| data.extend_from_slice(value));
+    }
+
+    /// Adds a write whose key and value are appended in place by the two closures.
+    pub fn write_with(&mut self, op: WriteOp, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>)) {
+        self.data.extend_from_slice(&self.table.0.to_be_bytes());
+        key(&mut self.data);
+        let end_of_key = self.data.len();
+        if op != WriteOp::Delete {
+            value(&mut self.data);
+        }
+        assert!(self.data.len() <= u32::MAX as usize, "a run is sealed before it reaches 4 GiB");
+        self.entries.push(Entry { end_of_key: end_of_key as u32, end_of_value: self.data.len() as u32, op });
+    }
+
+    /// The writes: op, full key (with table id), value.
+    pub fn iter(&self) -> impl Iterator<Item = (WriteOp, &[u8], &[u8])> {
+        let mut start = 0;
+        self.entries.iter().map(move |e| {
+            let key = &self.data[start..e.end_of_key as usize];
+            let value = &self.data[e.end_of_key as usize..e.end_of_value as usize];
+            start = e.end_of_value as usize;
+            (e.op, key, value)
+        })
+    }
+
+    /// Takes the run, leaving an empty one for the same table.
+    pub fn take(&mut self) -> WriteRun {
+        std::mem::replace(self, WriteRun::new(self.table))
+    }
+}
+
+/// An immutable view of the state at one epoch.
+pub trait StateRead: Send + Sync {
+    /// The value of a full key.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StateError>;
+
+    /// The values of full keys, in their order. Sorted keys are faster.
+    fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StateError>;
+
+    /// Calls `visit` with each key in `[lower, upper)`, in order, until it breaks. Counted rows
+    /// whose count is zero are left out.
+    fn scan(
+        &self,
+        lower: &[u8],
+        upper: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StateError>;
+}
+
+/// The full key of `vnode_and_key` in `table`.
+pub fn full_key(table: TableId, vnode_and_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(4 + vnode_and_key.len());
+    key.extend_from_slice(&table.0.to_be_bytes());
+    key.extend_from_slice(vnode_and_key);
+    key
+}
+
+/// The least key above every key that starts with `prefix`.
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if *last < u8::MAX {
+            *last += 1;
+            return end;
+        }
+        end.pop();
+    }
+    vec![u8::MAX; prefix.len() + 1]
+}
