@@ -5,9 +5,10 @@
 //! [`CommitHandle`]: bytes that go into the manifest, from which a process that never wrote the
 //! data can commit it. `commit` is idempotent: a second one of the same handle changes nothing.
 
-use crate::stream::Epoch;
+use crate::state::store::WriteRun;
+use crate::stream::{ActorId, Epoch};
 use serde::{Deserialize, Serialize};
-use weir_catalog::ObjectId;
+use weir_catalog::{JobId, ObjectId};
 
 /// Whose offset it is: a reader of a source (the source's shared one, or a job's private one
 /// while it catches up with the past) and the split.
@@ -36,4 +37,40 @@ pub struct CommitHandle {
     pub epoch: Epoch,
     /// What to commit, in the words of its sink: JSON.
     pub payload: String,
+}
+
+/// What an actor hands over at a barrier: its operators' part of the checkpoint.
+#[derive(Debug, Default)]
+pub struct Sealed {
+    /// State writes of this epoch, in the order to apply.
+    pub runs: Vec<WriteRun>,
+    /// Where splits were read up to (checkpoints only).
+    pub offsets: Vec<(OffsetKey, Offset)>,
+    /// What sinks promised (checkpoints only).
+    pub handles: Vec<CommitHandle>,
+    /// Backfills of this actor, and whether each has caught up.
+    pub backfills: Vec<BackfillReport>,
+}
+
+/// How far one backfill has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackfillReport {
+    /// The job that fills.
+    pub job: JobId,
+    /// Rows read so far by this actor.
+    pub rows: u64,
+    /// Whether it has caught up.
+    pub done: bool,
+}
+
+
+/// An actor's acknowledgement of a barrier.
+#[derive(Debug)]
+pub struct ActorReport {
+    /// Who.
+    pub actor: ActorId,
+    /// Which barrier.
+    pub epoch: Epoch,
+    /// What its operators handed over.
+    pub sealed: Sealed,
 }

@@ -26,8 +26,8 @@
 //! 3. call `wanted` before `on_change` while [`Operator::complete`] is false, and `supply` what it
 //!    asked for, whole.
 
-use crate::checkpoint::participant::{CommitHandle, Offset, OffsetKey};
-use crate::state::store::{StateRead, WriteRun};
+use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
+use crate::state::store::StateRead;
 use crate::stream::{Barrier, ChangeBatch, Epoch, VnodeSet, Watermark};
 use arrow::error::ArrowError;
 use std::collections::HashMap;
@@ -151,30 +151,6 @@ pub struct Fetched {
     pub key: Vec<u8>,
     /// Encoded value.
     pub value: Vec<u8>,
-}
-
-/// What an actor hands over at a barrier: its operators' part of the checkpoint.
-#[derive(Debug, Default)]
-pub struct Sealed {
-    /// State writes of this epoch, in the order to apply.
-    pub runs: Vec<WriteRun>,
-    /// Where splits were read up to (checkpoints only).
-    pub offsets: Vec<(OffsetKey, Offset)>,
-    /// What sinks promised (checkpoints only).
-    pub handles: Vec<CommitHandle>,
-    /// Backfills of this actor, and whether each has caught up.
-    pub backfills: Vec<BackfillReport>,
-}
-
-/// How far one backfill has come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BackfillReport {
-    /// The job that fills.
-    pub job: weir_catalog::JobId,
-    /// Rows read so far by this actor.
-    pub rows: u64,
-    /// Whether it has caught up.
-    pub done: bool,
 }
 
 /// What an operator starts from.

@@ -12,7 +12,7 @@ pub mod message;
 pub mod vnode;
 pub mod watermark;
 
-pub use barrier::{Barrier, BarrierKind};
+pub use barrier::{ActorId, Barrier, BarrierKind, Mutation};
 pub use change::ChangeBatch;
 pub use epoch::Epoch;
 pub use message::Message;
