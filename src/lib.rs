@@ -8,9 +8,11 @@
 //! ```
 
 pub mod checkpoint;
+pub mod config;
 pub mod connectors;
 pub mod dataflow;
 pub mod dml;
 pub mod job;
+pub mod serve;
 pub mod state;
 pub mod stream;

@@ -1,0 +1,538 @@
+//! Every setting: name, kind, default, scope, meaning. One table, from which follow `weir.toml`,
+//! SET, ALTER DATABASE … SET, SHOW ALL, `pg_settings` and validation.
+//!
+//! Values are text, as SQL writes them; [`SettingSpec::normalize`] checks one and gives the
+//! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_catalog::{ClientError, SqlState};
+
+/// What a setting's text means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `on` or `off`.
+    Bool,
+    /// A time: `100ms`, `1s`, `10min`; without a unit, milliseconds.
+    Duration,
+    /// A size: `64MB`, `1GB`; without a unit, bytes.
+    Bytes,
+    /// A size, or a share of what there is: `60%`.
+    Memory,
+    /// A whole number within bounds.
+    Integer(i64, i64),
+    /// Any text.
+    Text,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// An address and port.
+    Address,
+    /// `ISO` and an order of day, month and year.
+    DateStyle,
+    /// A time zone's name or offset.
+    TimeZone,
+}
+
+/// Who may change a setting, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// At the server's start: command line, `weir.toml`.
+    Server,
+    /// ALTER DATABASE … SET; its default at the server's start.
+    Database,
+    /// SET; its default at the server's start.
+    Session,
+    /// Nobody: it tells what the server is.
+    Internal,
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingSpec {
+    /// Its name, as SHOW ALL prints it.
+    pub name: &'static str,
+    /// What its text means.
+    pub kind: Kind,
+    /// Its value if nobody says otherwise.
+    pub default: &'static str,
+    /// Who may change it.
+    pub scope: Scope,
+    /// A sentence.
+    pub help: &'static str,
+}
+
+const fn setting(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    scope: Scope,
+    help: &'static str,
+) -> SettingSpec {
+    SettingSpec { name, kind, default, scope, help }
+}
+
+/// Every setting, in order of name.
+#[rustfmt::skip]
+pub const SETTINGS: &[SettingSpec] = &[
+    setting("application_name", Kind::Text, "", Scope::Session, "The client's name for itself."),
+    setting("background_ddl", Kind::Bool, "off", Scope::Session, "Whether CREATE returns before the new relation is filled."),
+    setting("barrier.interval", Kind::Duration, "100ms", Scope::Database, "The time between ticks: how fresh results are."),
+    setting("bytea_output", Kind::Choice(&["hex", "escape"]), "hex", Scope::Session, "The text form of bytea."),
+    setting("checkpoint.interval", Kind::Duration, "1s", Scope::Database, "The time between checkpoints; 0: only on demand."),
+    setting("checkpoint.max_retained", Kind::Integer(1, 1000), "3", Scope::Database, "How many completed checkpoints are kept."),
+    setting("checkpoint.min_pause", Kind::Duration, "0", Scope::Database, "The least time from one checkpoint's end to the next one's start."),
+    setting("checkpoint.timeout", Kind::Duration, "10min", Scope::Database, "The age at which a pending checkpoint is aborted."),
+    setting("checkpoint.tolerable_failures", Kind::Integer(0, 1000), "3", Scope::Database, "Failed checkpoints in a row before the dataflow restarts."),
+    setting("client_encoding", Kind::Choice(&["UTF8"]), "UTF8", Scope::Session, "The client's character encoding."),
+    setting("client_min_messages", Kind::Choice(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", Scope::Session, "The least severe messages that are sent to the client."),
+    setting("data_dir", Kind::Text, "./weir-data", Scope::Server, "The directory that holds everything."),
+    setting("DateStyle", Kind::DateStyle, "ISO, MDY", Scope::Session, "The text form of dates."),
+    setting("default_transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Accepted for compatibility; a statement always reads one epoch."),
+    setting("default_transaction_read_only", Kind::Bool, "off", Scope::Session, "Accepted for compatibility."),
+    setting("extra_float_digits", Kind::Integer(-15, 3), "1", Scope::Session, "Digits of floats in text; above 0: the shortest exact form."),
+    setting("http", Kind::Address, "127.0.0.1:5691", Scope::Server, "The address of /healthz, /readyz and /metrics."),
+    setting("idle_in_transaction_session_timeout", Kind::Duration, "0", Scope::Session, "Accepted for compatibility."),
+    setting("integer_datetimes", Kind::Bool, "on", Scope::Internal, "Timestamps are whole microseconds."),
+    setting("IntervalStyle", Kind::Choice(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", Scope::Session, "The text form of intervals."),
+    setting("is_superuser", Kind::Bool, "on", Scope::Internal, "Whether the user may do everything."),
+    setting("lc_collate", Kind::Text, "C", Scope::Internal, "Text sorts by its bytes."),
+    setting("lc_ctype", Kind::Text, "C.UTF-8", Scope::Internal, "How characters are classified."),
+    setting("listen", Kind::Address, "127.0.0.1:4566", Scope::Server, "The address of the PostgreSQL protocol."),
+    setting("lock_timeout", Kind::Duration, "0", Scope::Session, "Accepted for compatibility; nothing is locked."),
+    setting("log.filter", Kind::Text, "info", Scope::Server, "What is logged, as tracing's filters are written."),
+    setting("max_identifier_length", Kind::Integer(63, 63), "63", Scope::Internal, "Bytes of a name that clients may count on."),
+    setting("memory.limit", Kind::Memory, "60%", Scope::Server, "Bytes that the process may use; a share is of the smaller of the machine's and the cgroup's memory."),
+    setting("parallelism", Kind::Integer(0, 256), "0", Scope::Server, "Workers that run the dataflow; 0: as many as there are cores."),
+    setting("query.memory_limit", Kind::Memory, "25%", Scope::Session, "Bytes that one query may hold; a share is of memory.limit."),
+    setting("query.threads", Kind::Integer(0, 256), "0", Scope::Server, "Threads that run queries, at a lower priority than the dataflow; 0: as many as there are cores."),
+    setting("restart.max_delay", Kind::Duration, "10s", Scope::Database, "The longest pause before a failed dataflow restarts; it starts at 100 ms and doubles."),
+    setting("row_security", Kind::Bool, "on", Scope::Session, "Accepted for compatibility."),
+    setting("search_path", Kind::Text, "\"$user\", public", Scope::Session, "The schemas that unqualified names are looked up in."),
+    setting("server_encoding", Kind::Text, "UTF8", Scope::Internal, "The encoding of stored text."),
+    setting("server_version", Kind::Text, "15.0", Scope::Internal, "The PostgreSQL version whose protocol and catalogs are spoken."),
+    setting("server_version_num", Kind::Integer(150000, 150000), "150000", Scope::Internal, "The same as a number."),
+    setting("sink.log_limit", Kind::Bytes, "10GB", Scope::Database, "Bytes that a sink whose target is down may leave in its log."),
+    setting("standard_conforming_strings", Kind::Choice(&["on"]), "on", Scope::Session, "A backslash in '…' is a backslash."),
+    setting("statement_timeout", Kind::Duration, "0", Scope::Session, "The time after which a statement is cancelled; 0: never."),
+    setting("synchronous_commit", Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]), "on", Scope::Session, "Accepted for compatibility; acknowledged is always durable."),
+    setting("TimeZone", Kind::TimeZone, "UTC", Scope::Session, "The time zone of timestamptz in text."),
+    setting("transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Accepted for compatibility; a statement always reads one epoch."),
+    setting("transaction_read_only", Kind::Bool, "off", Scope::Session, "Accepted for compatibility."),
+];
+
+/// The setting of this name, in any case.
+pub fn find(name: &str) -> Result<&'static SettingSpec, ConfigError> {
+    SETTINGS
+        .iter()
+        .find(|s| s.name.eq_ignore_ascii_case(name))
+        .ok_or_else(|| ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name) })
+}
+
+/// The setting whose name is most like `name`, if one is like it at all.
+fn nearest(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let likeness = |s: &&SettingSpec| strsim(&name, &s.name.to_ascii_lowercase());
+    let best = SETTINGS.iter().min_by_key(likeness)?;
+    (likeness(&best) <= 3).then_some(best.name)
+}
+
+/// The Levenshtein distance.
+fn strsim(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl SettingSpec {
+    /// Checks `value` and gives the spelling that SHOW prints.
+    pub fn normalize(&self, value: &str) -> Result<String, ConfigError> {
+        let value = value.trim();
+        let invalid =
+            |hint: Option<String>| ConfigError::Invalid { name: self.name, value: value.to_owned(), hint };
+        match self.kind {
+            Kind::Text => Ok(value.to_owned()),
+            Kind::Bool => parse_bool(value)
+                .map(|b| if b { "on" } else { "off" }.to_owned())
+                .ok_or_else(|| ConfigError::NotBool { name: self.name }),
+            Kind::Duration => parse_duration(value).map(format_duration).ok_or_else(|| {
+                invalid(Some(
+                    "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\"."
+                        .into(),
+                ))
+            }),
+            Kind::Bytes => parse_bytes(value).map(format_bytes).ok_or_else(|| {
+                invalid(Some(
+                    "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\" and \"TB\".".into(),
+                ))
+            }),
+            Kind::Memory => match parse_percent(value) {
+                Some(percent) => Ok(format!("{percent}%")),
+                None => parse_bytes(value).map(format_bytes).ok_or_else(|| {
+                    invalid(Some("Write a size such as \"512MB\", or a share such as \"60%\".".into()))
+                }),
+            },
+            Kind::Integer(least, most) => match value.parse::<i64>() {
+                Ok(n) if (least..=most).contains(&n) => Ok(n.to_string()),
+                Ok(n) => Err(ConfigError::OutOfRange { name: self.name, value: n, least, most }),
+                Err(_) => Err(invalid(None)),
+            },
+            Kind::Choice(words) => {
+                let wanted = value.replace(['-', '_'], "");
+                words
+                    .iter()
+                    .find(|w| w.replace(['-', '_'], "").eq_ignore_ascii_case(&wanted))
+                    .map(|w| (*w).to_owned())
+                    .ok_or_else(|| invalid(Some(format!("Available values: {}.", words.join(", ")))))
+            }
+            Kind::Address => match value.parse::<SocketAddr>() {
+                Ok(address) => Ok(address.to_string()),
+                Err(_) => {
+                    Err(invalid(Some("Write an IP address and a port, such as 127.0.0.1:4566.".into())))
+                }
+            },
+            Kind::DateStyle => date_style(value)
+                .ok_or_else(|| invalid(Some("Weir writes dates in the ISO style only.".into()))),
+            Kind::TimeZone => time_zone(value).ok_or_else(|| invalid(None)),
+        }
+    }
+
+    /// The unit that `pg_settings` shows.
+    pub fn unit(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Duration => Some("ms"),
+            Kind::Bytes | Kind::Memory => Some("B"),
+            _ => None,
+        }
+    }
+}
+
+fn parse_bool(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" | "t" | "y" => Some(true),
+        "off" | "false" | "no" | "0" | "f" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn split_unit(value: &str) -> Option<(f64, &str)> {
+    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let number = value[..end].parse().ok()?;
+    Some((number, value[end..].trim()))
+}
+
+/// Reads `100ms`, `1s`, `10min`; without a unit, milliseconds.
+pub fn parse_duration(value: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(value)?;
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" | "" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number * seconds).ok()
+}
+
+/// Writes a duration in its largest whole unit, as PostgreSQL does.
+pub fn format_duration(duration: Duration) -> String {
+    let us = duration.as_micros();
+    let units =
+        [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms")];
+    match units.iter().find(|(size, _)| us >= *size && us % size == 0) {
+        Some((size, unit)) => format!("{}{unit}", us / size),
+        None if us == 0 => "0".to_owned(),
+        None => format!("{us}us"),
+    }
+}
+
+/// Reads `64MB`, `1GB`; without a unit, bytes.
+pub fn parse_bytes(value: &str) -> Option<u64> {
+    let (number, unit) = split_unit(value)?;
+    let scale = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kb" | "kib" => 1024.0,
+        "mb" | "mib" => 1024f64.powi(2),
+        "gb" | "gib" => 1024f64.powi(3),
+        "tb" | "tib" => 1024f64.powi(4),
+        _ => return None,
+    };
+    Some((number * scale) as u64)
+}
+
+/// Writes a size in its largest whole unit.
+pub fn format_bytes(bytes: u64) -> String {
+    let units = [(1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")];
+    match units.iter().find(|(size, _)| bytes >= *size && bytes % size == 0) {
+        Some((size, unit)) => format!("{}{unit}", bytes / size),
+        None => format!("{bytes}B"),
+    }
+}
+
+fn parse_percent(value: &str) -> Option<u8> {
+    let percent = value.strip_suffix('%')?.trim().parse().ok()?;
+    (1..=100).contains(&percent).then_some(percent)
+}
+
+fn date_style(value: &str) -> Option<String> {
+    let mut order = "MDY";
+    for word in value.split(',').map(|w| w.trim().to_ascii_uppercase()) {
+        order = match word.as_str() {
+            "ISO" | "DEFAULT" => order,
+            "MDY" | "US" | "NONEURO" | "NONEUROPEAN" => "MDY",
+            "DMY" | "EURO" | "EUROPEAN" => "DMY",
+            "YMD" => "YMD",
+            _ => return None,
+        };
+    }
+    Some(format!("ISO, {order}"))
+}
+
+fn time_zone(value: &str) -> Option<String> {
+    if ["utc", "gmt", "z", "zulu", "default", "local", "etc/utc"]
+        .contains(&value.to_ascii_lowercase().as_str())
+    {
+        return Some("UTC".to_owned());
+    }
+    value.parse::<arrow::array::timezone::Tz>().ok().map(|_| value.to_owned())
+}
+
+/// What can be wrong with a setting.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message says it")]
+pub enum ConfigError {
+    #[error("unrecognized configuration parameter \"{name}\"")]
+    Unknown { name: String, nearest: Option<&'static str> },
+    #[error("invalid value for parameter \"{name}\": \"{value}\"")]
+    Invalid { name: &'static str, value: String, hint: Option<String> },
+    #[error("parameter \"{name}\" requires a Boolean value")]
+    NotBool { name: &'static str },
+    #[error("{value} is outside the valid range for parameter \"{name}\" ({least} .. {most})")]
+    OutOfRange { name: &'static str, value: i64, least: i64, most: i64 },
+    #[error("parameter \"{name}\" cannot be changed")]
+    ReadOnly { name: &'static str },
+    #[error("parameter \"{name}\" cannot be changed without restarting the server")]
+    NeedsRestart { name: &'static str },
+    #[error("parameter \"{name}\" belongs to the database")]
+    BelongsToDatabase { name: &'static str },
+    #[error("could not read \"{path}\": {reason}")]
+    File { path: String, reason: String },
+}
+
+impl ClientError for ConfigError {
+    fn sql_state(&self) -> SqlState {
+        match self {
+            ConfigError::Unknown { .. } => SqlState::UNDEFINED_OBJECT,
+            ConfigError::Invalid { .. } | ConfigError::NotBool { .. } | ConfigError::OutOfRange { .. } => {
+                SqlState::INVALID_PARAMETER_VALUE
+            }
+            ConfigError::ReadOnly { .. }
+            | ConfigError::NeedsRestart { .. }
+            | ConfigError::BelongsToDatabase { .. } => SqlState("55P02"),
+            ConfigError::File { .. } => SqlState("F0000"),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            ConfigError::Unknown { nearest: Some(nearest), .. } => {
+                Some(format!("Perhaps you meant \"{nearest}\"."))
+            }
+            ConfigError::Invalid { hint, .. } => hint.clone(),
+            ConfigError::NeedsRestart { name } => {
+                Some(format!("Set \"{name}\" in weir.toml or on the command line."))
+            }
+            ConfigError::BelongsToDatabase { name } => {
+                Some(format!("Use ALTER DATABASE dev SET {name} = '…'."))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Checks `SET name = value` of a session; gives the setting and the value as SHOW prints it.
+pub fn check_session(name: &str, value: &str) -> Result<(&'static SettingSpec, String), ConfigError> {
+    let spec = find(name)?;
+    match spec.scope {
+        Scope::Session => Ok((spec, spec.normalize(value)?)),
+        Scope::Internal => Err(ConfigError::ReadOnly { name: spec.name }),
+        Scope::Server => Err(ConfigError::NeedsRestart { name: spec.name }),
+        Scope::Database => Err(ConfigError::BelongsToDatabase { name: spec.name }),
+    }
+}
+
+/// Checks `ALTER DATABASE … SET name = value`; gives the setting and the value as SHOW prints it.
+pub fn check_database(name: &str, value: &str) -> Result<(&'static SettingSpec, String), ConfigError> {
+    let spec = find(name)?;
+    match spec.scope {
+        Scope::Database | Scope::Session => Ok((spec, spec.normalize(value)?)),
+        Scope::Internal => Err(ConfigError::ReadOnly { name: spec.name }),
+        Scope::Server => Err(ConfigError::NeedsRestart { name: spec.name }),
+    }
+}
+
+/// What a server was started with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The directory that holds everything.
+    pub data_dir: PathBuf,
+    /// The address of the PostgreSQL protocol.
+    pub listen: SocketAddr,
+    /// The address of health and metrics.
+    pub http: SocketAddr,
+    /// Workers that run the dataflow, at least one.
+    pub parallelism: usize,
+    /// Bytes that the process may use.
+    pub memory_limit: usize,
+    /// Bytes that one query may hold.
+    pub query_memory_limit: usize,
+    /// Threads that run queries, at least one.
+    pub query_threads: usize,
+    /// Defaults of the databases' settings.
+    pub database: DatabaseConfig,
+    values: BTreeMap<&'static str, String>,
+}
+
+/// The settings of one database, typed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatabaseConfig {
+    /// `barrier.interval`
+    pub barrier_interval: Duration,
+    /// `checkpoint.interval`; zero: only on demand.
+    pub checkpoint_interval: Duration,
+    /// `checkpoint.timeout`
+    pub checkpoint_timeout: Duration,
+    /// `checkpoint.min_pause`
+    pub checkpoint_min_pause: Duration,
+    /// `checkpoint.max_retained`
+    pub checkpoint_max_retained: usize,
+    /// `checkpoint.tolerable_failures`
+    pub checkpoint_tolerable_failures: usize,
+    /// `restart.max_delay`
+    pub restart_max_delay: Duration,
+    /// `sink.log_limit`
+    pub sink_log_limit: u64,
+}
+
+impl Config {
+    /// A config of `values` (names in any case), the rest being defaults.
+    pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Config, ConfigError> {
+        let mut all: BTreeMap<&'static str, String> =
+            SETTINGS.iter().map(|s| Ok((s.name, s.normalize(s.default)?))).collect::<Result<_, _>>()?;
+        for (name, value) in values {
+            let spec = find(name)?;
+            if spec.scope == Scope::Internal {
+                return Err(ConfigError::ReadOnly { name: spec.name });
+            }
+            all.insert(spec.name, spec.normalize(value)?);
+        }
+        Ok(Self::from_values(all))
+    }
+
+    /// The settings in the TOML file at `path`, by dotted name.
+    pub fn read_file(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
+        let failed = |reason: String| ConfigError::File { path: path.display().to_string(), reason };
+        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| failed(e.message().to_owned()))?;
+        let mut found = BTreeMap::new();
+        flatten("", &table, &mut found);
+        Ok(found)
+    }
+
+    fn from_values(values: BTreeMap<&'static str, String>) -> Config {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let number = |name| values[name].parse::<usize>().unwrap_or(0);
+        let or_cores = |n| if n == 0 { cores } else { n };
+        let memory_limit = memory_size(&values["memory.limit"], available_memory());
+        let address = |name| values[name].parse().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        Config {
+            data_dir: PathBuf::from(&values["data_dir"]),
+            listen: address("listen"),
+            http: address("http"),
+            parallelism: or_cores(number("parallelism")),
+            memory_limit,
+            query_memory_limit: memory_size(&values["query.memory_limit"], memory_limit),
+            query_threads: or_cores(number("query.threads")),
+            database: DatabaseConfig::of(|name| values[name].clone()),
+            values,
+        }
+    }
+
+    /// The value of a setting as the server was started, as SHOW prints it.
+    pub fn value(&self, spec: &SettingSpec) -> &str {
+        &self.values[spec.name]
+    }
+
+    /// The settings of a database whose own are `settings` (`CatalogSnapshot::settings`).
+    pub fn of_database(&self, settings: &BTreeMap<String, String>) -> DatabaseConfig {
+        DatabaseConfig::of(|name| settings.get(name).unwrap_or(&self.values[name]).clone())
+    }
+
+    /// The bytes that `query.memory_limit = value` means.
+    pub fn query_memory(&self, value: &str) -> usize {
+        memory_size(value, self.memory_limit)
+    }
+}
+
+impl DatabaseConfig {
+    fn of(value: impl Fn(&'static str) -> String) -> Self {
+        let duration = |name| parse_duration(&value(name)).unwrap_or_default();
+        let number = |name| value(name).parse().unwrap_or_default();
+        Self {
+            barrier_interval: duration("barrier.interval"),
+            checkpoint_interval: duration("checkpoint.interval"),
+            checkpoint_timeout: duration("checkpoint.timeout"),
+            checkpoint_min_pause: duration("checkpoint.min_pause"),
+            checkpoint_max_retained: number("checkpoint.max_retained"),
+            checkpoint_tolerable_failures: number("checkpoint.tolerable_failures"),
+            restart_max_delay: duration("restart.max_delay"),
+            sink_log_limit: parse_bytes(&value("sink.log_limit")).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn flatten(prefix: &str, table: &toml::Table, found: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
+        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            toml::Value::Table(inner) => flatten(&name, inner, found),
+            toml::Value::String(text) => drop(found.insert(name, text.clone())),
+            other => drop(found.insert(name, other.to_string())),
+        }
+    }
+}
+
+fn memory_size(value: &str, whole: usize) -> usize {
+    match parse_percent(value) {
+        Some(percent) => whole / 100 * usize::from(percent),
+        None => parse_bytes(value).map_or(whole, |bytes| bytes as usize),
+    }
+}
+
+/// The smaller of the machine's memory and the cgroup's.
+fn available_memory() -> usize {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kb| kb * 1024)
+    });
+    let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok());
+    machine.into_iter().chain(cgroup).min().unwrap_or(1 << 30)
+}
+
+#[cfg(test)]
+#[path = "tests/config.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+//! What settings accept, and how they print.
+
+use super::*;
+
+#[test]
+fn every_default_is_valid_and_prints_as_itself() {
+    for spec in SETTINGS {
+        assert_eq!(spec.normalize(spec.default).as_deref(), Ok(spec.default), "{}", spec.name);
+        assert!(spec.help.ends_with('.'), "{}: a sentence", spec.name);
+    }
+    let mut names: Vec<_> = SETTINGS.iter().map(|s| s.name.to_ascii_lowercase()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), SETTINGS.len(), "names are unique");
+}
+
+#[test]
+fn values_are_checked_and_normalized() {
+    let normal = |name: &str, value: &str| find(name).and_then(|s| s.normalize(value));
+    assert_eq!(normal("checkpoint.interval", "60000"), Ok("1min".into()));
+    assert_eq!(normal("checkpoint.interval", "1.5s"), Ok("1500ms".into()));
+    assert_eq!(normal("STATEMENT_TIMEOUT", " 90s "), Ok("90s".into()));
+    assert_eq!(normal("background_ddl", "TRUE"), Ok("on".into()));
+    assert_eq!(normal("client_encoding", "utf-8"), Ok("UTF8".into()));
+    assert_eq!(normal("datestyle", "iso, dmy"), Ok("ISO, DMY".into()));
+    assert_eq!(normal("timezone", "Europe/Berlin"), Ok("Europe/Berlin".into()));
+    assert_eq!(normal("sink.log_limit", "2048 MB"), Ok("2GB".into()));
+    assert_eq!(normal("memory.limit", "50 %"), Ok("50%".into()));
+    assert!(normal("timezone", "Mars/Phobos").is_err());
+    assert!(normal("datestyle", "german").is_err());
+    assert!(normal("checkpoint.interval", "1 fortnight").is_err());
+    assert!(normal("checkpoint.max_retained", "0").is_err());
+    assert!(normal("memory.limit", "101%").is_err());
+}
+
+#[test]
+fn an_unknown_name_is_told_the_nearest() {
+    let error = find("statement_timeot").expect_err("misspelt");
+    assert_eq!(error.to_string(), "unrecognized configuration parameter \"statement_timeot\"");
+    assert_eq!(error.hint().as_deref(), Some("Perhaps you meant \"statement_timeout\"."));
+    assert_eq!(find("zzz").expect_err("unknown").hint(), None);
+}
+
+#[test]
+fn scopes_hold() {
+    assert!(check_session("statement_timeout", "5s").is_ok());
+    assert!(check_session("server_version", "16").is_err());
+    assert!(check_session("memory.limit", "1GB").is_err());
+    assert!(check_session("checkpoint.interval", "1s").is_err());
+    assert!(check_database("checkpoint.interval", "1s").is_ok());
+    assert!(Config::new([("server_version", "16")]).is_err());
+}
+
+#[test]
+fn a_database_overrides_the_servers_defaults() {
+    let config = Config::new([("checkpoint.interval", "10s"), ("memory.limit", "1GB"), ("parallelism", "3")])
+        .expect("valid");
+    assert_eq!(config.parallelism, 3);
+    assert_eq!(config.query_memory_limit, (1 << 30) / 100 * 25);
+    assert_eq!(config.database.checkpoint_interval, Duration::from_secs(10));
+    let own = BTreeMap::from([("checkpoint.interval".to_owned(), "2s".to_owned())]);
+    assert_eq!(config.of_database(&own).checkpoint_interval, Duration::from_secs(2));
+    assert_eq!(config.of_database(&own).barrier_interval, Duration::from_millis(100));
+}
+
+#[test]
+fn a_file_is_read_by_dotted_name() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("weir.toml");
+    std::fs::write(&path, "parallelism = 2\n[checkpoint]\ninterval = '5s'\n").expect("written");
+    let found = Config::read_file(&path).expect("read");
+    assert_eq!(found["parallelism"], "2");
+    assert_eq!(found["checkpoint.interval"], "5s");
+    std::fs::write(&path, "parallelism = = 2").expect("written");
+    assert!(Config::read_file(&path).is_err());
+}
