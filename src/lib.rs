@@ -13,6 +13,7 @@ pub mod connectors;
 pub mod dataflow;
 pub mod dml;
 pub mod job;
+pub mod operators;
 pub mod serve;
 pub mod state;
 pub mod stream;

@@ -137,8 +137,8 @@ pub enum OperatorError {
 /// below which all entries of one of its tables are wanted.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// (index into the operator's tables, prefix without the table id).
-    pub prefixes: Vec<(usize, Vec<u8>)>,
+    /// (table, prefix without the table id).
+    pub prefixes: Vec<(weir_catalog::TableId, Vec<u8>)>,
 }
 
 /// One entry fetched for a wanted prefix: the index into [`Wanted::prefixes`], the key without the

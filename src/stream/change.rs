@@ -9,7 +9,7 @@
 //! ```
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
-use arrow::compute::{filter_record_batch, take_record_batch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl ChangeBatch {
 
     /// The rows at `indices`, in that order.
     pub fn take(&self, indices: &UInt32Array) -> Result<Self, ArrowError> {
-        let rows = take_record_batch(&self.rows, indices)?;
+        let rows = super::builder::take_rows(&self.rows, indices)?;
         let diffs = self
             .diffs
             .as_ref()

@@ -5,6 +5,7 @@
 //! matter to the meaning. **Invariant:** epochs on a stream strictly follow each other.
 
 pub mod barrier;
+pub mod builder;
 pub mod change;
 pub mod check;
 pub mod epoch;
@@ -13,6 +14,7 @@ pub mod vnode;
 pub mod watermark;
 
 pub use barrier::{ActorId, Barrier, BarrierKind, Mutation};
+pub use builder::ChangeBuilder;
 pub use change::ChangeBatch;
 pub use epoch::Epoch;
 pub use message::Message;

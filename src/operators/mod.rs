@@ -1,0 +1,11 @@
+//! What happens to a change: one file per operator.
+//!
+//! Each operator is built from its plan node's parameters, runs in an actor, and obeys the contract
+//! in [`crate::dataflow::operator`]. In: change batches and watermarks of its inputs, barriers.
+//! Out: the change of its result, and at barriers its state writes.
+//! **Invariants:** no clock, no threads, no I/O but of source and sink; the same input gives the
+//! same result whatever the cut into batches; restored state gives the same result as kept state.
+
+#[cfg(test)]
+#[path = "tests/script.rs"]
+pub(crate) mod script;
