@@ -10,9 +10,8 @@
 //! Times are written as microseconds, or as Arrow parses them. What comes out is written alike, one
 //! line a change, sorted within an epoch, watermarks after it, then the barrier.
 
-use crate::dataflow::operator::{
-    Fetched, Operator, Output, OutputItem, Polled, Progress, Restored, Sealed, Wanted,
-};
+use crate::checkpoint::participant::Sealed;
+use crate::dataflow::operator::{Fetched, Operator, Output, OutputItem, Polled, Progress, Restored, Wanted};
 use crate::state::StateError;
 use crate::state::store::{StateRead, WriteOp, prefix_end};
 use crate::stream::builder::batch_of;
