@@ -6,9 +6,14 @@
 //! **Invariants:** one thread writes ([`apply`]); only `rocks` names RocksDB; the encodings in
 //! [`key`] and [`value`] are versioned and held by golden tests.
 
+mod column;
 pub mod key;
 pub mod store;
 pub mod value;
+
+#[cfg(test)]
+#[path = "tests/random.rs"]
+pub(crate) mod random;
 
 /// What reading or writing state can fail of.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +29,9 @@ pub enum StateError {
         /// What is wrong.
         reason: String,
     },
+    /// Stored bytes don't decode; who knows the table says which.
+    #[error("stored row does not decode: {0}")]
+    Decode(String),
     /// A file could not be read or written.
     #[error("state file: {0}")]
     Io(#[from] std::io::Error),

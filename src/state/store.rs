@@ -3,7 +3,7 @@
 //! ```text
 //!   key    = table id (u32, big endian) │ vnode (u8) │ encoded key        see key.rs
 //!   value  = encoded row, versioned                                      see value.rs
-//!          | count (i64, little endian)  in tables of counted rows
+//!          | count (i64, little endian)  in tables of counted rows; eight zero bytes are no row
 //! ```
 //! Writes of an epoch come as [`WriteRun`]s, are applied in epoch order by one thread
 //! ([`super::apply`]) and become readable as a published snapshot ([`StateRead`]) that is exactly

@@ -18,8 +18,9 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
+    TimestampMicrosecondType, UInt32Type, UInt64Type,
 };
 use std::ops::Range;
 
@@ -167,6 +168,7 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) {
                 mix(v.months as u64) ^ mix((v.days as u64) << 1) ^ mix((v.nanoseconds as u64) << 2)
             })
         }
+        DataType::Null => hashes.iter_mut().for_each(|h| *h = mix(*h ^ NULL_HASH)),
         _ => hash_nested(column, hashes),
     }
 }
@@ -209,7 +211,12 @@ mod tests {
         assert_eq!(hashes, GOLDEN);
     }
 
-    const GOLDEN: [u64; 4] = [0, 0, 0, 0];
+    const GOLDEN: [u64; 4] = [
+        5_305_031_660_245_769_502,
+        2_914_100_796_917_313_977,
+        16_226_352_855_802_672_149,
+        11_544_139_016_306_631_957,
+    ];
 
     #[test]
     fn owner_is_the_inverse_of_share() {
