@@ -8,6 +8,7 @@
 //! Operators are synchronous state machines ([`operator::Operator`]); only the actor loop knows
 //! channels, alignment, timers and errors. A worker is a thread that gives its actors turns.
 
+pub mod dispatch;
 pub mod operator;
 
 pub use operator::{Operator, OperatorError, Output, Progress};
