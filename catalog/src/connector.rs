@@ -22,7 +22,7 @@ pub enum Delivery {
 /// One `WITH` option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its name, lower case.
+    /// Its name, lower case; `fields.*` stands for every name that starts so.
     pub name: &'static str,
     /// Whether it must be given.
     pub required: bool,
@@ -43,4 +43,14 @@ pub struct ConnectorSpec {
     pub encodings: &'static [&'static str],
     /// What it guarantees as a sink.
     pub delivery: Delivery,
+}
+
+impl ConnectorSpec {
+    /// Whether it takes the option `name`. A spec that ends in `*` stands for all that start so.
+    pub fn takes(&self, name: &str) -> bool {
+        self.options.iter().any(|option| match option.name.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == option.name,
+        })
+    }
 }

@@ -4,5 +4,17 @@
 //! [`source`] and [`sink`] are the contracts; [`registry`] lists every connector, one line each.
 //! Only this area (beside `wire` and the HTTP page) opens sockets or files of the user's.
 
+pub mod blackhole;
+pub mod datagen;
+pub mod datagen_field;
+pub mod error;
+pub mod nexmark;
+pub mod nexmark_columns;
+pub mod nexmark_event;
+pub mod options;
+pub mod pace;
+pub mod registry;
 pub mod sink;
 pub mod source;
+
+pub use error::ConnectorError;

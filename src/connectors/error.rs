@@ -1,0 +1,108 @@
+//! What declaring or opening a connector can fail of: the user's options, or the outside world.
+
+use weir_catalog::{ClientError, SqlState};
+
+/// A connector that can't be used as declared.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message says it")]
+pub enum ConnectorError {
+    #[error("connector \"{name}\" does not exist as a {role}")]
+    UnknownConnector { name: String, role: &'static str, known: Vec<&'static str> },
+    #[error("connector \"{connector}\" has no option \"{option}\"")]
+    UnknownOption { connector: String, option: String, known: Vec<String> },
+    #[error("connector \"{connector}\" needs option \"{option}\"")]
+    MissingOption { connector: String, option: String },
+    #[error("option \"{option}\" of connector \"{connector}\" is not valid: {reason}")]
+    InvalidOption { connector: String, option: String, reason: String },
+    #[error("column \"{column}\" does not fit connector \"{connector}\": {reason}")]
+    Column { connector: String, column: String, reason: String },
+    #[error("connector \"{connector}\" does not support {what}")]
+    Unsupported { connector: String, what: String },
+    #[error("could not open connector \"{connector}\": {reason}")]
+    Outside { connector: String, reason: String },
+}
+
+impl ConnectorError {
+    /// The same, of an option whose full name starts with `prefix`.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &str) -> Self {
+        match &mut self {
+            ConnectorError::UnknownOption { option, known, .. } => {
+                option.insert_str(0, prefix);
+                known.iter_mut().for_each(|k| k.insert_str(0, prefix));
+            }
+            ConnectorError::MissingOption { option, .. } | ConnectorError::InvalidOption { option, .. } => {
+                option.insert_str(0, prefix);
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+impl ClientError for ConnectorError {
+    fn sql_state(&self) -> SqlState {
+        match self {
+            ConnectorError::UnknownConnector { .. } => SqlState::UNDEFINED_OBJECT,
+            ConnectorError::UnknownOption { .. }
+            | ConnectorError::MissingOption { .. }
+            | ConnectorError::InvalidOption { .. } => SqlState::INVALID_PARAMETER_VALUE,
+            ConnectorError::Column { .. } => SqlState::DATATYPE_MISMATCH,
+            ConnectorError::Unsupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+            ConnectorError::Outside { .. } => SqlState::IO_ERROR,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            ConnectorError::UnknownConnector { known, .. } => {
+                Some(format!("The connectors are: {}.", known.join(", ")))
+            }
+            ConnectorError::UnknownOption { option, known, .. } => Some(match nearest(option, known) {
+                Some(near) => format!("Perhaps you meant the option \"{near}\"."),
+                None => format!("Its options are: {}.", known.join(", ")),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The name in `known` that differs from `name` by the fewest edits, if those are few.
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    let distance = |k: &&String| edits(name.as_bytes(), k.as_bytes());
+    let best = known.iter().min_by_key(distance)?;
+    (distance(&best) <= 1 + name.len() / 4).then_some(best)
+}
+
+/// Levenshtein distance.
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_option_names_its_nearest() {
+        let known = vec!["events".to_owned(), "rate".to_owned(), "seed".to_owned()];
+        let error = |option: &str| ConnectorError::UnknownOption {
+            connector: "nexmark".into(),
+            option: option.into(),
+            known: known.clone(),
+        };
+        assert_eq!(error("event").hint().as_deref(), Some("Perhaps you meant the option \"events\"."));
+        assert_eq!(error("topic").hint().as_deref(), Some("Its options are: events, rate, seed."));
+        assert_eq!(edits(b"kitten", b"sitting"), 3);
+    }
+}

@@ -1,0 +1,81 @@
+//! Every connector, one line each.
+
+use super::error::ConnectorError;
+use super::sink::SinkTarget;
+use super::source::Source;
+use super::{blackhole, datagen, nexmark};
+use std::path::Path;
+use std::sync::Arc;
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
+use weir_catalog::source::Options;
+use weir_catalog::{Column, ObjectId, sink, source};
+
+type OpenSource = fn(&source::Source) -> Result<Arc<dyn Source>, ConnectorError>;
+type OpenTarget = fn(&sink::Sink, &SinkContext<'_>) -> Result<Box<dyn SinkTarget>, ConnectorError>;
+type KnownColumns = fn(&Options) -> Option<Vec<Column>>;
+
+/// The sources: what they take, how they are opened, and the columns of those that know them.
+const SOURCES: &[(ConnectorSpec, OpenSource, Option<KnownColumns>)] = &[
+    (nexmark::SPEC, |s| Ok(Arc::new(nexmark::Nexmark::open(s)?)), Some(nexmark::columns)),
+    (datagen::SPEC, |s| Ok(Arc::new(datagen::Datagen::open(s)?)), None),
+];
+
+/// The sinks: what they take, and how their targets are opened.
+const SINKS: &[(ConnectorSpec, OpenTarget)] =
+    &[(blackhole::SPEC, |s, c| Ok(Box::new(blackhole::Blackhole::open(s, c)?)))];
+
+/// What a target may know of where it is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkContext<'a> {
+    /// The database's identity, so that two servers' sinks of one name don't mix.
+    pub database: &'a str,
+    /// The sink.
+    pub id: ObjectId,
+    /// The sink's name.
+    pub name: &'a str,
+    /// Relative paths are below it.
+    pub data_dir: &'a Path,
+    /// The generation of this server.
+    pub generation: u64,
+}
+
+/// What all connectors take and guarantee.
+pub fn specs() -> Vec<ConnectorSpec> {
+    SOURCES.iter().map(|s| s.0).chain(SINKS.iter().map(|s| s.0)).collect()
+}
+
+/// The columns of a source that declares none, where its connector knows them.
+pub fn connector_columns(connector: &str, options: &Options) -> Option<Vec<Column>> {
+    let known = SOURCES.iter().find(|s| s.0.name == connector)?.2?;
+    known(options)
+}
+
+/// Opens a source as declared.
+pub fn open_source(source: &source::Source) -> Result<Arc<dyn Source>, ConnectorError> {
+    match SOURCES.iter().find(|s| s.0.name == source.connector) {
+        Some((_, open, _)) => open(source),
+        None => Err(unknown(&source.connector, ConnectorRole::Source)),
+    }
+}
+
+/// Opens the target of a sink as declared. Nothing outside is touched before its `open`.
+pub fn open_sink_target(
+    sink: &sink::Sink,
+    context: &SinkContext<'_>,
+) -> Result<Box<dyn SinkTarget>, ConnectorError> {
+    match SINKS.iter().find(|s| s.0.name == sink.connector) {
+        Some((_, open)) => open(sink, context),
+        None => Err(unknown(&sink.connector, ConnectorRole::Sink)),
+    }
+}
+
+fn unknown(name: &str, role: ConnectorRole) -> ConnectorError {
+    ConnectorError::UnknownConnector {
+        name: name.to_owned(),
+        role: match role {
+            ConnectorRole::Source => "source",
+            ConnectorRole::Sink => "sink",
+        },
+        known: specs().iter().filter(|s| s.role == role).map(|s| s.name).collect(),
+    }
+}
