@@ -16,3 +16,7 @@ pub mod window;
 #[cfg(test)]
 #[path = "tests/script.rs"]
 pub(crate) mod script;
+
+pub mod dml;
+pub mod source;
+pub mod source_scan;
