@@ -14,7 +14,6 @@ use crate::state::store::{StateRead, full_key, prefix_end};
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use weir_catalog::TableId;
 
 /// One operator in its place.
 pub struct ChainNode {
@@ -22,8 +21,6 @@ pub struct ChainNode {
     pub operator: Box<dyn Operator>,
     /// The node and port that it feeds; none for the root.
     pub parent: Option<(usize, usize)>,
-    /// Its internal tables, for reading cold keys.
-    pub tables: Vec<TableId>,
 }
 
 enum Step {
@@ -178,7 +175,7 @@ impl Chain {
 
     /// Supplies `node` with the cold state that `batch` will touch.
     fn fetch_cold(&mut self, node: usize, port: usize, batch: &ChangeBatch) -> Result<(), OperatorError> {
-        let ChainNode { operator, tables, .. } = &mut self.nodes[node];
+        let operator = &mut self.nodes[node].operator;
         if operator.complete() {
             return Ok(());
         }
@@ -190,7 +187,7 @@ impl Chain {
         let (_, state) = (self.state)();
         let mut fetched = Vec::new();
         for (index, (table, prefix)) in wanted.prefixes.iter().enumerate() {
-            let lower = full_key(tables[*table], prefix);
+            let lower = full_key(*table, prefix);
             state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
                 fetched.push(Fetched { wanted: index, key: key[4..].to_vec(), value: value.to_vec() });
                 ControlFlow::Continue(())

@@ -91,7 +91,7 @@ impl From<SqlError> for ServeError {
 impl From<StateError> for ServeError {
     fn from(error: StateError) -> Self {
         let state = match &error {
-            StateError::Corrupt { .. } => SqlState("XX001"),
+            StateError::Corrupt { .. } | StateError::Decode(_) => SqlState("XX001"),
             StateError::Store(_) | StateError::Io(_) => SqlState::IO_ERROR,
         };
         Self::new(state, error.to_string())
