@@ -1,0 +1,301 @@
+//! RowArena: rows kept as columns, each under a number that stays.
+//!
+//! ```text
+//!   RowId (u32) = page (18 bits) │ row in page (14 bits)
+//!
+//!   pages   [ full, one array a column ][ full ][ emptied, to be used again ][ tail ]
+//!   tail    the page being filled: a few chunks, small ones merged as they come,
+//!           all of them copied into one array a column when the page is full
+//! ```
+//! Appending copies no more than a merge or two a row; reading gathers any rows into columns, one
+//! kernel a column. A row that is freed keeps its place until its page is emptied by the owner,
+//! who moves the page's other rows to the tail (they get new numbers).
+//! **Invariant:** numbers of a page are dense from its start; a page may end early.
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
+use arrow::compute::{concat, interleave, take};
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
+
+/// The number of a row in its arena.
+pub type RowId = u32;
+
+/// No row.
+pub const NO_ROW: RowId = u32::MAX;
+
+const PAGE_BITS: u32 = 14;
+/// Rows of a page.
+pub const PAGE_ROWS: usize = 1 << PAGE_BITS;
+/// Chunks of the tail below this many rows are merged.
+const CHUNK_ROWS_MIN: usize = 2048;
+/// A page with more bytes than this ends early, so that offsets of its columns can't overflow.
+const PAGE_BYTES_MAX: usize = 256 << 20;
+
+#[derive(Debug, Default)]
+struct Page {
+    columns: Vec<ArrayRef>,
+    rows: u32,
+    freed: u32,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    start: u32,
+    rows: u32,
+    columns: Vec<ArrayRef>,
+}
+
+/// Rows kept as columns. See the module's doc.
+#[derive(Debug)]
+pub struct RowArena {
+    types: Vec<DataType>,
+
+    pages: Vec<Page>,
+    /// Emptied pages, to be filled again.
+    empty: Vec<u32>,
+    /// The page being filled; its columns are in `chunks`.
+    tail: u32,
+    chunks: Vec<Chunk>,
+    bytes: usize,
+    live: usize,
+}
+
+/// Where a batch of ids lies: chunks that are touched, and (chunk, row) of each id.
+struct Located<'a> {
+    chunks: Vec<&'a [ArrayRef]>,
+    rows: Vec<(usize, usize)>,
+}
+
+impl RowArena {
+    /// An empty arena for rows of these column types.
+    pub fn new(types: Vec<DataType>) -> Self {
+        let pages = vec![Page::default()];
+        Self { types, pages, empty: Vec::new(), tail: 0, chunks: Vec::new(), bytes: 0, live: 0 }
+    }
+
+    /// The columns' types.
+    pub fn types(&self) -> &[DataType] {
+        &self.types
+    }
+
+    /// One more than the greatest number given so far: how long a vector by row number must be.
+    pub fn ids(&self) -> usize {
+        self.pages.len() << PAGE_BITS
+    }
+
+    /// Rows that are not freed.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Bytes of the columns, roughly.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.pages.capacity() * size_of::<Page>()
+    }
+
+    /// Keeps `rows` rows of `columns`; their numbers are added to `ids`.
+    pub fn append(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: usize,
+        ids: &mut Vec<RowId>,
+    ) -> Result<(), ArrowError> {
+        ids.reserve(rows);
+        let mut done = 0;
+        while done < rows {
+            let filled = self.pages[self.tail as usize].rows as usize;
+            let room = PAGE_ROWS - filled;
+            let n = room.min(rows - done);
+            let first = (self.tail << PAGE_BITS) + filled as u32;
+            ids.extend(first..first + n as u32);
+            let part =
+                if n == rows { columns.to_vec() } else { columns.iter().map(|c| c.slice(done, n)).collect() };
+            self.push_chunk(Chunk { start: filled as u32, rows: n as u32, columns: part })?;
+            done += n;
+        }
+        self.live += rows;
+        Ok(())
+    }
+
+    fn push_chunk(&mut self, chunk: Chunk) -> Result<(), ArrowError> {
+        let bytes: usize = chunk.columns.iter().map(|c| slice_bytes(c, chunk.rows as usize)).sum();
+        let page = &mut self.pages[self.tail as usize];
+        page.rows += chunk.rows;
+        page.bytes += bytes;
+        self.bytes += bytes;
+        self.chunks.push(chunk);
+        while let [.., a, b] = self.chunks.as_slice()
+            && a.rows <= b.rows
+            && (a.rows as usize) < CHUNK_ROWS_MIN
+        {
+            let merged = Chunk { start: a.start, rows: a.rows + b.rows, columns: merge(&[a, b])? };
+            self.chunks.truncate(self.chunks.len() - 2);
+            self.chunks.push(merged);
+        }
+        if page.rows as usize == PAGE_ROWS || page.bytes > PAGE_BYTES_MAX {
+            self.close_tail()?;
+        }
+        Ok(())
+    }
+
+    /// Copies the tail's chunks into one array a column and opens another page.
+    fn close_tail(&mut self) -> Result<(), ArrowError> {
+        let chunks = std::mem::take(&mut self.chunks);
+        let page = &mut self.pages[self.tail as usize];
+        page.columns = merge(&chunks.iter().collect::<Vec<_>>())?;
+        self.bytes -= page.bytes;
+        page.bytes = page.columns.iter().map(|c| c.get_array_memory_size()).sum();
+        self.bytes += page.bytes;
+        self.tail = match self.empty.pop() {
+            Some(page) => page,
+            None => {
+                let next = self.pages.len() as u32;
+                // The last page is never opened, so that NO_ROW is no row's number.
+                if next >= (1 << (32 - PAGE_BITS)) - 1 {
+                    return Err(ArrowError::ComputeError(
+                        "an operator's memory has no more row numbers".into(),
+                    ));
+                }
+                self.pages.push(Page::default());
+                next
+            }
+        };
+        Ok(())
+    }
+
+    /// The columns that hold row `id`, and its row within them.
+    pub fn cell(&self, id: RowId) -> (&[ArrayRef], usize) {
+        let (page, row) = (id >> PAGE_BITS, id & (PAGE_ROWS as u32 - 1));
+        if page != self.tail {
+            return (&self.pages[page as usize].columns, row as usize);
+        }
+        let chunk = &self.chunks[self.chunk_of(row)];
+        (&chunk.columns, (row - chunk.start) as usize)
+    }
+
+    fn chunk_of(&self, row: u32) -> usize {
+        self.chunks.partition_point(|c| c.start <= row) - 1
+    }
+
+    fn locate(&self, ids: &[RowId]) -> Located<'_> {
+        const UNSEEN: u32 = u32::MAX;
+        let mut place = vec![UNSEEN; self.pages.len()];
+        let mut chunks: Vec<&[ArrayRef]> = self.chunks.iter().map(|c| c.columns.as_slice()).collect();
+        let rows = ids
+            .iter()
+            .map(|id| {
+                let (page, row) = (id >> PAGE_BITS, id & (PAGE_ROWS as u32 - 1));
+                if page == self.tail {
+                    let chunk = self.chunk_of(row);
+                    return (chunk, (row - self.chunks[chunk].start) as usize);
+                }
+                let slot = &mut place[page as usize];
+                if *slot == UNSEEN {
+                    *slot = chunks.len() as u32;
+                    chunks.push(&self.pages[page as usize].columns);
+                }
+                (*slot as usize, row as usize)
+            })
+            .collect();
+        Located { chunks, rows }
+    }
+
+    /// The columns `columns` of rows `ids`, in that order.
+    pub fn gather(&self, ids: &[RowId], columns: &[usize]) -> Result<Vec<ArrayRef>, ArrowError> {
+        if ids.is_empty() {
+            return Ok(columns.iter().map(|c| new_empty_array(&self.types[*c])).collect());
+        }
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let located = self.locate(ids);
+        columns
+            .iter()
+            .map(|c| {
+                let arrays: Vec<&dyn Array> = located.chunks.iter().map(|chunk| chunk[*c].as_ref()).collect();
+                interleave(&arrays, &located.rows)
+            })
+            .collect()
+    }
+
+    /// Calls `visit` with every page's rows that may be live: their first number, columns, count.
+    pub fn pages(&self) -> impl Iterator<Item = (RowId, &[ArrayRef], usize)> {
+        let full = self.pages.iter().enumerate().filter(|(i, p)| *i != self.tail as usize && p.rows > 0);
+        let full = full.map(|(i, p)| ((i as u32) << PAGE_BITS, p.columns.as_slice(), p.rows as usize));
+        let base = self.tail << PAGE_BITS;
+        full.chain(self.chunks.iter().map(move |c| (base + c.start, c.columns.as_slice(), c.rows as usize)))
+    }
+
+    /// Row `id` is not needed any more.
+    pub fn free(&mut self, id: RowId) {
+        let page = &mut self.pages[(id >> PAGE_BITS) as usize];
+        page.freed += 1;
+        self.live -= 1;
+        debug_assert!(page.freed <= page.rows, "a row is freed once");
+    }
+
+    /// The full pages of which at least half is freed.
+    pub fn sparse_pages(&self) -> Vec<u32> {
+        let full = self.pages.iter().enumerate().filter(|(i, _)| *i != self.tail as usize);
+        full.filter(|(_, p)| p.rows > 0 && p.freed * 2 >= p.rows).map(|(i, _)| i as u32).collect()
+    }
+
+    /// The numbers of the rows of `page`.
+    pub fn page_ids(&self, page: u32) -> std::ops::Range<RowId> {
+        let first = page << PAGE_BITS;
+        first..first + self.pages[page as usize].rows
+    }
+
+    /// Appends the rows `rows` (within the page) of a full page to the tail.
+    pub fn copy_from_page(
+        &mut self,
+        page: u32,
+        rows: &[u32],
+        ids: &mut Vec<RowId>,
+    ) -> Result<(), ArrowError> {
+        assert_ne!(page, self.tail, "only full pages are emptied");
+        let indices = UInt32Array::from_iter_values(rows.iter().copied());
+        let columns: Result<Vec<_>, _> =
+            self.pages[page as usize].columns.iter().map(|c| take(c, &indices, None)).collect();
+        self.append(&columns?, rows.len(), ids)
+    }
+
+    /// Empties a full page whose rows were all freed or copied.
+    pub fn empty_page(&mut self, page: u32) {
+        assert_ne!(page, self.tail, "only full pages are emptied");
+        let old = std::mem::take(&mut self.pages[page as usize]);
+        self.live -= (old.rows - old.freed) as usize;
+        self.bytes -= old.bytes;
+        self.empty.push(page);
+    }
+}
+
+fn merge(chunks: &[&Chunk]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let columns = chunks.first().map_or(0, |c| c.columns.len());
+    (0..columns)
+        .map(|c| {
+            let parts: Vec<&dyn Array> = chunks.iter().map(|chunk| chunk.columns[c].as_ref()).collect();
+            concat(&parts)
+        })
+        .collect()
+}
+
+/// Bytes that `rows` rows of a column hold by themselves, whatever buffer they are a slice of.
+fn slice_bytes(column: &ArrayRef, rows: usize) -> usize {
+    column.to_data().get_slice_memory_size().unwrap_or(rows * 16)
+}
+
+/// A record batch of `columns`, which may be none, of `rows` rows.
+pub fn record_batch(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+}
+
+#[cfg(test)]
+#[path = "tests/row_arena.rs"]
+mod tests;
