@@ -15,5 +15,7 @@ pub mod dml;
 pub mod job;
 pub mod operators;
 pub mod serve;
+pub mod session;
 pub mod state;
 pub mod stream;
+pub mod wire;

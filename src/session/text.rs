@@ -9,15 +9,17 @@
 //!   int[]   {1,NULL}        record (1,"a b",)        interval    1 year 2 mons -3 days +04:05:06
 //! ```
 
+use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType,
-    TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use bytes::BytesMut;
+use chrono::{Offset, TimeZone};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -37,8 +39,11 @@ pub fn plain_type(data_type: &DataType) -> DataType {
         DataType::Decimal32(p, s) | DataType::Decimal64(p, s) => DataType::Decimal128(*p, *s),
         DataType::Dictionary(_, value) => plain_type(value),
         DataType::RunEndEncoded(_, value) => plain_type(value.data_type()),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
-        | DataType::ListView(item) | DataType::LargeListView(item) => {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => {
             DataType::List(Arc::new(item.as_ref().clone().with_data_type(plain_type(item.data_type()))))
         }
         DataType::Struct(fields) => DataType::Struct(
@@ -52,6 +57,16 @@ pub fn plain_type(data_type: &DataType) -> DataType {
 pub fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let target = plain_type(array.data_type());
     if *array.data_type() == target { Ok(Arc::clone(array)) } else { cast(array, &target) }
+}
+
+/// `array`, plain, with `timestamptz` to be printed in `zone`.
+pub fn plain_in_zone(array: &ArrayRef, zone: &str) -> Result<ArrayRef, ArrowError> {
+    let array = plain(array)?;
+    match array.data_type() {
+        // The values are in UTC whatever the zone is: only the type changes.
+        DataType::Timestamp(unit, Some(_)) => cast(&array, &DataType::Timestamp(*unit, Some(zone.into()))),
+        _ => Ok(array),
+    }
 }
 
 /// Appends the text of a value that is not NULL. `array` is plain.
@@ -74,8 +89,12 @@ pub fn write_text(array: &dyn Array, row: usize, out: &mut BytesMut) {
         DataType::UInt16 => display!(UInt16Type),
         DataType::UInt32 => display!(UInt32Type),
         DataType::UInt64 => display!(UInt64Type),
-        DataType::Float32 => write_float(&FloatText::of_f32(array.as_primitive::<Float32Type>().value(row)), out),
-        DataType::Float64 => write_float(&FloatText::of_f64(array.as_primitive::<Float64Type>().value(row)), out),
+        DataType::Float32 => {
+            write_float(&FloatText::of_f32(array.as_primitive::<Float32Type>().value(row)), out)
+        }
+        DataType::Float64 => {
+            write_float(&FloatText::of_f64(array.as_primitive::<Float64Type>().value(row)), out)
+        }
         DataType::Decimal128(_, scale) => {
             write_decimal(&array.as_primitive::<Decimal128Type>().value(row).to_string(), *scale, out);
         }
@@ -83,12 +102,20 @@ pub fn write_text(array: &dyn Array, row: usize, out: &mut BytesMut) {
             write_decimal(&array.as_primitive::<Decimal256Type>().value(row).to_string(), *scale, out);
         }
         DataType::Binary => write_bytea(array.as_binary::<i32>().value(row), out),
-        DataType::Date32 => write_date(i64::from(array.as_primitive::<Date32Type>().value(row)), out, true),
+        DataType::Date32 => {
+            write_date(i64::from(array.as_primitive::<Date32Type>().value(row)), out, true);
+        }
         DataType::Time64(_) => write_time(array.as_primitive::<Time64MicrosecondType>().value(row), out),
         DataType::Timestamp(_, zone) => {
-            write_timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row), zone.is_some(), out);
+            write_timestamp(
+                array.as_primitive::<TimestampMicrosecondType>().value(row),
+                zone.as_deref(),
+                out,
+            );
         }
-        DataType::Interval(_) => write_interval(array.as_primitive::<IntervalMonthDayNanoType>().value(row), out),
+        DataType::Interval(_) => {
+            write_interval(array.as_primitive::<IntervalMonthDayNanoType>().value(row), out)
+        }
         DataType::List(_) => write_list(&array.as_list::<i32>().value(row), out),
         DataType::Struct(_) => write_record(array, row, out),
         // What is left (maps, unions) has no counterpart in PostgreSQL.
@@ -236,15 +263,41 @@ fn write_fraction(us: i64, out: &mut BytesMut) {
     }
 }
 
-fn write_timestamp(us: i64, zoned: bool, out: &mut BytesMut) {
-    let bc = write_date(us.div_euclid(DAY_US), out, false);
+fn write_timestamp(us: i64, zone: Option<&str>, out: &mut BytesMut) {
+    let offset = zone.map(|zone| offset_seconds(us, zone));
+    let local = us.saturating_add(offset.unwrap_or(0) * 1_000_000);
+    let bc = write_date(local.div_euclid(DAY_US), out, false);
     out.extend_from_slice(b" ");
-    write_time(us.rem_euclid(DAY_US), out);
-    if zoned {
-        out.extend_from_slice(b"+00");
+    write_time(local.rem_euclid(DAY_US), out);
+    if let Some(offset) = offset {
+        write_offset(offset, out);
     }
     if bc {
         out.extend_from_slice(b" BC");
+    }
+}
+
+/// How far `zone` was ahead of UTC at a time.
+fn offset_seconds(us: i64, zone: &str) -> i64 {
+    if matches!(zone, "+00:00" | "UTC") {
+        return 0;
+    }
+    let at = chrono::DateTime::from_timestamp_micros(us).map(|t| t.naive_utc());
+    match (zone.parse::<Tz>(), at) {
+        (Ok(zone), Some(at)) => i64::from(zone.offset_from_utc_datetime(&at).fix().local_minus_utc()),
+        _ => 0,
+    }
+}
+
+/// `+00`, `-03:30`.
+fn write_offset(seconds: i64, out: &mut BytesMut) {
+    let (sign, seconds) = (if seconds < 0 { '-' } else { '+' }, seconds.abs());
+    push(out, format_args!("{sign}{:02}", seconds / 3600));
+    if seconds % 3600 != 0 {
+        push(out, format_args!(":{:02}", seconds / 60 % 60));
+    }
+    if seconds % 60 != 0 {
+        push(out, format_args!(":{:02}", seconds % 60));
     }
 }
 
@@ -265,7 +318,13 @@ fn write_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
     part(value.days, "day", out);
     let us = value.nanoseconds / 1_000;
     if first || us != 0 {
-        let sign = if us < 0 { "-" } else if before { "+" } else { "" };
+        let sign = if us < 0 {
+            "-"
+        } else if before {
+            "+"
+        } else {
+            ""
+        };
         let us = us.unsigned_abs();
         let seconds = us / 1_000_000;
         let space = if first { "" } else { " " };

@@ -7,12 +7,12 @@
 //! appended to the connection's buffer without messages or allocations between.
 
 use super::types::{Format, element_type, pg_type};
-use crate::session::text::{plain, write_text};
+use crate::session::text::{plain_in_zone, write_text};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use bytes::{BufMut, BytesMut};
@@ -37,8 +37,8 @@ struct Column {
 }
 
 impl BatchEncoder {
-    /// For `batch`, each column in its format.
-    pub fn new(batch: &RecordBatch, formats: &[Format]) -> Result<Self, ArrowError> {
+    /// For `batch`, each column in its format, times with zone printed in `zone`.
+    pub fn new(batch: &RecordBatch, formats: &[Format], zone: &str) -> Result<Self, ArrowError> {
         let columns = batch
             .columns()
             .iter()
@@ -46,7 +46,7 @@ impl BatchEncoder {
             .enumerate()
             .map(|(i, (array, field))| {
                 let format = formats.get(i).copied().unwrap_or(Format::Text);
-                let array = plain(array)?;
+                let array = plain_in_zone(array, zone)?;
                 if format == Format::Binary {
                     check_rectangular(&array)?;
                 }

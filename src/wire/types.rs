@@ -132,7 +132,13 @@ fn type_size(pg_type: &Type) -> i16 {
     match *pg_type {
         Type::BOOL | Type::CHAR => 1,
         Type::INT2 => 2,
-        Type::INT4 | Type::FLOAT4 | Type::DATE | Type::OID | Type::REGTYPE | Type::REGCLASS | Type::REGPROC => 4,
+        Type::INT4
+        | Type::FLOAT4
+        | Type::DATE
+        | Type::OID
+        | Type::REGTYPE
+        | Type::REGCLASS
+        | Type::REGPROC => 4,
         Type::INT8 | Type::FLOAT8 | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ => 8,
         Type::INTERVAL | Type::UUID => 16,
         Type::NAME => 64,
@@ -222,7 +228,9 @@ mod tests {
 
     #[test]
     fn parameters_have_arrow_types_that_print_as_declared() {
-        for declared in [Type::BOOL, Type::INT4, Type::NUMERIC, Type::TIMESTAMPTZ, Type::INTERVAL, Type::INT8_ARRAY] {
+        for declared in
+            [Type::BOOL, Type::INT4, Type::NUMERIC, Type::TIMESTAMPTZ, Type::INTERVAL, Type::INT8_ARRAY]
+        {
             let arrow = arrow_type(declared.oid()).expect("known");
             assert_eq!(pg_type(&Field::new("a", arrow, true)), declared);
         }

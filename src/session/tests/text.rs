@@ -29,16 +29,17 @@ fn floats_are_the_shortest_that_read_back() {
     ] {
         assert_eq!(text(Float64Array::from(vec![value])), expected);
     }
-    for (value, expected) in [(0.1f32, "0.1"), (999999.0, "999999"), (1e6, "1e+06"), (16777216.0, "1.6777216e+07")] {
+    for (value, expected) in
+        [(0.1f32, "0.1"), (999999.0, "999999"), (1e6, "1e+06"), (16777216.0, "1.6777216e+07")]
+    {
         assert_eq!(text(Float32Array::from(vec![value])), expected);
     }
 }
 
 #[test]
 fn decimals_keep_their_scale() {
-    let decimal = |v: i128, s: i8| {
-        text(Decimal128Array::from(vec![v]).with_precision_and_scale(38, s).expect("fits"))
-    };
+    let decimal =
+        |v: i128, s: i8| text(Decimal128Array::from(vec![v]).with_precision_and_scale(38, s).expect("fits"));
     assert_eq!(decimal(150, 2), "1.50");
     assert_eq!(decimal(-5, 2), "-0.05");
     assert_eq!(decimal(0, 3), "0.000");
@@ -55,6 +56,16 @@ fn times_are_iso() {
     assert_eq!(timestamp(-62_135_596_800_000_000 - 1), "0001-12-31 23:59:59.999999 BC");
     let zoned = TimestampNanosecondArray::from(vec![1_436_918_400_040_000_000]).with_timezone("+00:00");
     assert_eq!(text(zoned), "2015-07-15 00:00:00.04+00");
+    let utc = Arc::new(TimestampMicrosecondArray::from(vec![1_436_918_400_000_000]).with_timezone("+00:00"));
+    for (zone, expected) in [
+        ("Europe/Berlin", "2015-07-15 02:00:00+02"),
+        ("Asia/Kolkata", "2015-07-15 05:30:00+05:30"),
+        ("-03:30", "2015-07-14 20:30:00-03:30"),
+        ("UTC", "2015-07-15 00:00:00+00"),
+    ] {
+        let array = plain_in_zone(&(Arc::clone(&utc) as ArrayRef), zone).expect("a zone");
+        assert_eq!(to_text(&array, 0).as_deref(), Some(expected));
+    }
     assert_eq!(text(Date32Array::from(vec![16631])), "2015-07-15");
     assert_eq!(text(Date32Array::from(vec![-719_529])), "0002-12-31 BC");
     assert_eq!(text(Time64MicrosecondArray::from(vec![3_723_000_100])), "01:02:03.0001");
@@ -88,9 +99,18 @@ fn arrays_and_records_quote_what_they_must() {
 
     let record = StructArray::from(vec![
         (Arc::new(Field::new("a", DataType::Int32, true)), Arc::new(Int32Array::from(vec![1])) as ArrayRef),
-        (Arc::new(Field::new("b", DataType::Utf8, true)), Arc::new(StringArray::from(vec!["x \"y\""])) as ArrayRef),
-        (Arc::new(Field::new("c", DataType::Utf8, true)), Arc::new(StringArray::from(vec![None::<&str>])) as ArrayRef),
-        (Arc::new(Field::new("d", DataType::Boolean, true)), Arc::new(BooleanArray::from(vec![true])) as ArrayRef),
+        (
+            Arc::new(Field::new("b", DataType::Utf8, true)),
+            Arc::new(StringArray::from(vec!["x \"y\""])) as ArrayRef,
+        ),
+        (
+            Arc::new(Field::new("c", DataType::Utf8, true)),
+            Arc::new(StringArray::from(vec![None::<&str>])) as ArrayRef,
+        ),
+        (
+            Arc::new(Field::new("d", DataType::Boolean, true)),
+            Arc::new(BooleanArray::from(vec![true])) as ArrayRef,
+        ),
     ]);
     assert_eq!(text(record), r#"(1,"x ""y""",,t)"#);
 }

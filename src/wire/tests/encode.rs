@@ -17,7 +17,7 @@ fn cell(array: ArrayRef, metadata: Option<&str>, format: Format) -> Option<Vec<u
     }
     let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).expect("batch");
     let mut out = BytesMut::new();
-    BatchEncoder::new(&batch, &[format]).expect("encodes").write_row(0, &mut out);
+    BatchEncoder::new(&batch, &[format], "UTC").expect("encodes").write_row(0, &mut out);
     assert_eq!(out[0], b'D');
     let length = i32::from_be_bytes(out[1..5].try_into().expect("4")) as usize;
     assert_eq!(length, out.len() - 1);
@@ -100,7 +100,8 @@ fn arrays_read_back() {
         Arc::new(ListArray::new(field, offsets, Arc::new(inner), None)) as ArrayRef
     };
     let bytes = binary(nest(inner), None).expect("not NULL");
-    let words: Vec<i32> = bytes.chunks(4).take(7).map(|b| i32::from_be_bytes(b.try_into().expect("4"))).collect();
+    let words: Vec<i32> =
+        bytes.chunks(4).take(7).map(|b| i32::from_be_bytes(b.try_into().expect("4"))).collect();
     assert_eq!(words, [2, 0, 23, 2, 1, 3, 1]);
     let ragged = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)]), Some(vec![])]);
     assert!(check_rectangular(&nest(ragged)).is_err());

@@ -1,0 +1,3 @@
+//! What one connection is doing.
+
+pub mod text;

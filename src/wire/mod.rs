@@ -1,0 +1,4 @@
+//! The Postgres protocol, both ways.
+
+pub mod encode;
+pub mod types;
