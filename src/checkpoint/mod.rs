@@ -1,2 +1,9 @@
 //! When it is safe: barriers are triggered, gathered, made durable, and committed.
+//!
+//! In: actors' reports. Out: published epochs, manifests, and the word to sinks that they may
+//! commit. [`decide`] decides, [`coordinator`] does; [`participant`] is what actors and sinks sign.
+//! **Invariants:** only the coordinator makes epochs; a checkpoint exists when its manifest does.
+
+pub mod coordinator;
+pub mod decide;
 pub mod participant;

@@ -9,6 +9,11 @@
 //! channels, alignment, timers and errors. A worker is a thread that gives its actors turns.
 
 pub mod dispatch;
+pub mod actor;
+pub mod align;
+pub mod chain;
+pub mod exchange;
 pub mod operator;
+pub mod worker;
 
 pub use operator::{Operator, OperatorError, Output, Progress};

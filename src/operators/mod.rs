@@ -6,9 +6,19 @@
 //! **Invariants:** no clock, no threads, no I/O but of source and sink; the same input gives the
 //! same result whatever the cut into batches; restored state gives the same result as kept state.
 
+pub mod expr;
+pub mod filter;
+pub mod project;
 pub mod row_arena;
 pub mod row_eq;
+pub mod union;
+pub mod values;
+pub mod window;
 
 #[cfg(test)]
 #[path = "tests/script.rs"]
 pub(crate) mod script;
+
+pub mod dml;
+pub mod source;
+pub mod source_scan;

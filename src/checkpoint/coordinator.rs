@@ -1,0 +1,510 @@
+//! Performs the coordinator's actions: injects barriers, gathers reports, publishes epochs, and
+//! tells who waits. One thread a database; the decisions are [`super::decide`]'s.
+//!
+//! ```text
+//!   handles ── requests ──┐                       ┌── inject ──> root actors
+//!   actors ── reports ────┼──> events ─> decide ──┼── submit ──> store (apply, publish, checkpoint)
+//!   store ── outcomes ────┘                       └── complete ─> sinks' committers, waiters
+//! ```
+
+use super::decide::{Action, Decider, Event, Settings};
+use super::participant::{ActorReport, CommitHandle, Offset, OffsetKey, Sealed};
+use crate::state::store::{StateRead, WriteRun};
+use crate::stream::{ActorId, Barrier, BarrierKind, Epoch, Mutation};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use weir_catalog::system::facts::CheckpointFact;
+use weir_catalog::{JobId, ObjectId};
+
+/// Checkpoints remembered for `weir_catalog.checkpoints`.
+const HISTORY_MAX: usize = 300;
+
+/// What a reader sees: one epoch of everything.
+#[derive(Clone)]
+pub struct Visible {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The DML position that it holds.
+    pub dml_position: u64,
+    /// The rows of tables, views and indexes as of the epoch.
+    pub state: Arc<dyn StateRead>,
+}
+
+/// Sends a barrier to one root actor.
+pub type Inject = Arc<dyn Fn(&Arc<Barrier>) + Send + Sync>;
+
+/// A change of the graph that waits for its barrier.
+pub struct MutationRequest {
+    /// What the barrier carries.
+    pub mutation: Mutation,
+    /// Actors that report from this barrier on.
+    pub added: Vec<ActorId>,
+    /// Root actors among them: they get barriers from the coordinator.
+    pub roots: Vec<(ActorId, Inject)>,
+    /// Actors that report this barrier last.
+    pub removed: Vec<ActorId>,
+    /// Jobs that fill from this barrier on.
+    pub filling: Vec<JobId>,
+    /// Answered when the barrier's epoch is visible.
+    pub done: oneshot::Sender<Result<Epoch, String>>,
+}
+
+/// What a checkpoint holds beside the state, as gathered from the actors.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointContents {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The DML position up to which its tables hold changes.
+    pub dml_position: u64,
+    /// `now()` at its barrier.
+    pub now_us: i64,
+    /// Where every split was read up to.
+    pub offsets: Vec<(OffsetKey, Offset)>,
+    /// What sinks promised and is not yet known to be committed.
+    pub handles: Vec<CommitHandle>,
+}
+
+/// What the store did with a checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredCheckpoint {
+    /// Bytes that it names.
+    pub total_bytes: u64,
+    /// Bytes that no earlier one had.
+    pub new_bytes: u64,
+}
+
+/// Where sealed epochs go. Both calls return at once; outcomes come back as messages.
+pub trait EpochStore: Send {
+    /// Applies `runs`, publishes the epoch ([`Message::Visible`]) and, with `contents`, makes the
+    /// checkpoint ([`Message::Durable`] or [`Message::CheckpointFailed`]).
+    fn submit(&mut self, epoch: Epoch, runs: Vec<WriteRun>, contents: Option<CheckpointContents>);
+    /// A checkpoint is complete: sinks may commit what it promised.
+    fn complete(&mut self, contents: &CheckpointContents);
+}
+
+/// What the coordinator is told.
+pub enum Message {
+    /// An actor reported.
+    Report(ActorReport),
+    /// An actor can't go on.
+    Failed(String),
+    /// An epoch was published.
+    Visible(Epoch, Arc<dyn StateRead>),
+    /// A checkpoint's manifest was written.
+    Durable(Epoch, StoredCheckpoint),
+    /// A checkpoint could not be made.
+    CheckpointFailed(Epoch, String),
+    /// A sink's target holds everything up to this epoch.
+    Committed(ObjectId, Epoch),
+    /// Somebody waits for a visible tick.
+    Tick(oneshot::Sender<Result<Epoch, String>>),
+    /// Somebody waits for a durable checkpoint.
+    Checkpoint(oneshot::Sender<Result<Epoch, String>>),
+    /// A change of the graph.
+    Mutate(MutationRequest),
+    /// A job that was filling is done or given up.
+    Filled(JobId),
+    /// Other settings.
+    Settings(Settings),
+    /// Ends the thread.
+    Stop,
+}
+
+/// How far a job has come with what existed before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Filling {
+    /// Rows read.
+    pub rows: u64,
+    /// Whether all its actors have caught up, as of a visible epoch.
+    pub done: bool,
+}
+
+/// What the coordinator shows to others.
+pub struct Shown {
+    /// The newest visible epoch.
+    pub visible: watch::Sender<Visible>,
+    /// Jobs that fill.
+    pub filling: watch::Sender<HashMap<JobId, Filling>>,
+    /// The last checkpoints, oldest first.
+    pub history: Mutex<VecDeque<CheckpointFact>>,
+    /// Offsets of the newest durable checkpoint.
+    pub offsets: Mutex<Vec<(OffsetKey, Offset)>>,
+}
+
+/// What a coordinator starts with.
+pub struct Start {
+    /// Settings of the database.
+    pub settings: Settings,
+    /// Above which epochs are numbered.
+    pub last_epoch: Epoch,
+    /// `now()` never goes below this.
+    pub now_us: i64,
+    /// Sinks' promises of the restored checkpoint.
+    pub handles: Vec<CommitHandle>,
+    /// Where epochs go.
+    pub store: Box<dyn EpochStore>,
+    /// What is shown.
+    pub shown: Arc<Shown>,
+    /// Set by actors when something moved.
+    pub moved: Arc<AtomicBool>,
+    /// The newest durable DML position.
+    pub dml_position: Box<dyn Fn() -> u64 + Send>,
+    /// Makes sure that an epoch's number is reserved durably.
+    pub reserve: Box<dyn FnMut(Epoch) -> std::io::Result<()> + Send>,
+    /// Microseconds since 1970.
+    pub clock: Box<dyn Fn() -> i64 + Send>,
+    /// Called once when the dataflow has to restart.
+    pub restart: Box<dyn FnOnce(String) + Send>,
+}
+
+struct InFlight {
+    barrier: Arc<Barrier>,
+    waiting: BTreeSet<ActorId>,
+    sealed: Sealed,
+    triggered_us: i64,
+    filling: HashMap<JobId, Filling>,
+    mutation_done: Option<oneshot::Sender<Result<Epoch, String>>>,
+}
+
+struct Waiter {
+    from: Epoch,
+    answer: oneshot::Sender<Result<Epoch, String>>,
+}
+
+/// The doer.
+pub struct Coordinator {
+    messages: Receiver<Message>,
+    start: Start,
+    restart: Option<Box<dyn FnOnce(String) + Send>>,
+
+    decider: Decider,
+    actors: BTreeSet<ActorId>,
+    roots: BTreeMap<ActorId, Inject>,
+    mutations: VecDeque<MutationRequest>,
+    in_flight: VecDeque<InFlight>,
+    /// Submitted checkpoints whose outcome is not known.
+    storing: BTreeMap<Epoch, (CheckpointContents, i64)>,
+    uncommitted: Vec<CommitHandle>,
+    tick_waiters: Vec<Waiter>,
+    checkpoint_waiters: Vec<Waiter>,
+    filling: BTreeSet<JobId>,
+    now_us: i64,
+}
+
+impl Coordinator {
+    /// Starts the thread; `messages` is the other end of what is sent to it.
+    pub fn spawn(mut start: Start, messages: Receiver<Message>) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let now_us = (start.clock)();
+        let restart = std::mem::replace(&mut start.restart, Box::new(|_| {}));
+        let mut coordinator = Coordinator {
+            messages,
+            restart: Some(restart),
+            decider: Decider::new(start.settings.clone(), start.last_epoch, now_us),
+            actors: BTreeSet::new(),
+            roots: BTreeMap::new(),
+            mutations: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            storing: BTreeMap::new(),
+            uncommitted: std::mem::take(&mut start.handles),
+            tick_waiters: Vec::new(),
+            checkpoint_waiters: Vec::new(),
+            filling: BTreeSet::new(),
+            now_us: start.now_us,
+            start,
+        };
+        std::thread::Builder::new().name("weir-coordinator".to_owned()).spawn(move || coordinator.run())
+    }
+
+    fn run(&mut self) {
+        loop {
+            let now_us = (self.start.clock)();
+            let timeout = Duration::from_micros((self.decider.wake_us(now_us) - now_us).max(0) as u64);
+            let events = match self.messages.recv_timeout(timeout) {
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(message) => self.receive(message),
+                Err(RecvTimeoutError::Timeout) => vec![Event::Time],
+            };
+            if self.start.moved.swap(false, Ordering::AcqRel) {
+                self.act(Event::Moved);
+            }
+            events.into_iter().for_each(|event| self.act(event));
+        }
+    }
+
+    fn receive(&mut self, message: Message) -> Vec<Event> {
+        match message {
+            Message::Report(report) => self.report(report).into_iter().map(Event::Sealed).collect(),
+            Message::Failed(reason) => vec![Event::ActorFailed(reason)],
+            Message::Visible(epoch, state) => {
+                self.visible(epoch, state);
+                vec![Event::Visible(epoch)]
+            }
+            Message::Durable(epoch, stored) => {
+                self.note(epoch, "completed", Some(stored), None);
+                vec![Event::Durable(epoch)]
+            }
+            Message::CheckpointFailed(epoch, reason) => vec![Event::CheckpointFailed(epoch, reason)],
+            Message::Committed(sink, epoch) => {
+                self.uncommitted.retain(|h| h.sink != sink || h.epoch > epoch);
+                Vec::new()
+            }
+            Message::Tick(answer) => {
+                self.tick_waiters.push(Waiter { from: self.decider.last().next(), answer });
+                vec![Event::WantTick]
+            }
+            Message::Checkpoint(answer) => {
+                self.checkpoint_waiters.push(Waiter { from: self.decider.last().next(), answer });
+                vec![Event::WantCheckpoint]
+            }
+            Message::Mutate(request) => {
+                self.mutations.push_back(request);
+                vec![Event::WantMutation]
+            }
+            Message::Filled(job) => {
+                self.filling.remove(&job);
+                self.start.shown.filling.send_modify(|f| drop(f.remove(&job)));
+                vec![Event::Backfilling(!self.filling.is_empty())]
+            }
+            Message::Settings(settings) => {
+                self.decider.set(settings);
+                Vec::new()
+            }
+            Message::Stop => Vec::new(),
+        }
+    }
+
+    fn act(&mut self, event: Event) {
+        let now_us = (self.start.clock)();
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for action in self.decider.decide(event, now_us) {
+                match action {
+                    Action::Inject { epoch, previous, kind, mutate } => {
+                        events.extend(self.inject(epoch, previous, kind, mutate, now_us));
+                    }
+                    Action::Submit { epoch, store } => self.submit(epoch, store),
+                    Action::Complete(epoch) => self.complete(epoch),
+                    Action::Abort(epoch, reason) => self.abort(epoch, &reason),
+                    Action::Restart(reason) => self.give_up(reason),
+                }
+            }
+        }
+    }
+
+    fn inject(
+        &mut self,
+        epoch: Epoch,
+        previous: Epoch,
+        kind: BarrierKind,
+        mutate: bool,
+        now_us: i64,
+    ) -> Option<Event> {
+        if let Err(error) = (self.start.reserve)(epoch) {
+            return Some(Event::ActorFailed(format!("could not reserve epoch {epoch}: {error}")));
+        }
+        self.now_us = self.now_us.max(now_us);
+        let mut barrier = Barrier {
+            epoch,
+            previous,
+            kind,
+            dml_position: (self.start.dml_position)(),
+            now_us: self.now_us,
+            mutation: None,
+        };
+        let request = if mutate { self.mutations.pop_front() } else { None };
+        let mut removed = Vec::new();
+        let mut mutation_done = None;
+        let mut filling_changed = None;
+        if let Some(request) = request {
+            self.actors.extend(&request.added);
+            self.roots.extend(request.roots);
+            self.filling.extend(&request.filling);
+            filling_changed = (!request.filling.is_empty()).then_some(Event::Backfilling(true));
+            removed = request.removed;
+            mutation_done = Some(request.done);
+            barrier.mutation = Some(Arc::new(request.mutation));
+        }
+        let barrier = Arc::new(barrier);
+        self.roots.values().for_each(|inject| inject(&barrier));
+        let waiting = self.actors.clone();
+        for actor in removed {
+            self.actors.remove(&actor);
+            self.roots.remove(&actor);
+        }
+        if kind == BarrierKind::Checkpoint {
+            self.begin_note(epoch, now_us);
+        }
+        let nobody = waiting.is_empty();
+        self.in_flight.push_back(InFlight {
+            barrier,
+            waiting,
+            sealed: Sealed::default(),
+            triggered_us: now_us,
+            filling: HashMap::new(),
+            mutation_done,
+        });
+        if nobody { Some(Event::Sealed(epoch)) } else { filling_changed }
+    }
+
+    /// Adds a report to its epoch; returns the epoch when it is the last one.
+    fn report(&mut self, report: ActorReport) -> Option<Epoch> {
+        let flight = self.in_flight.iter_mut().find(|f| f.barrier.epoch == report.epoch)?;
+        if !flight.waiting.remove(&report.actor) {
+            return None;
+        }
+        flight.sealed.runs.extend(report.sealed.runs);
+        flight.sealed.offsets.extend(report.sealed.offsets);
+        flight.sealed.handles.extend(report.sealed.handles);
+        for backfill in report.sealed.backfills {
+            let entry = flight.filling.entry(backfill.job).or_insert(Filling { rows: 0, done: true });
+            entry.rows += backfill.rows;
+            entry.done &= backfill.done;
+        }
+        flight.waiting.is_empty().then_some(report.epoch)
+    }
+
+    fn submit(&mut self, epoch: Epoch, store: bool) {
+        let Some(flight) = self.in_flight.iter_mut().find(|f| f.barrier.epoch == epoch) else { return };
+        let sealed = std::mem::take(&mut flight.sealed);
+        // A promise is kept in every manifest until its commit is known, stored epoch or not.
+        self.uncommitted.extend(sealed.handles);
+        let contents = store.then(|| CheckpointContents {
+            epoch,
+            dml_position: flight.barrier.dml_position,
+            now_us: flight.barrier.now_us,
+            offsets: sealed.offsets,
+            handles: self.uncommitted.clone(),
+        });
+        if let Some(contents) = &contents {
+            self.storing.insert(epoch, (contents.clone(), flight.triggered_us));
+        }
+        self.start.store.submit(epoch, sealed.runs, contents);
+    }
+
+    fn visible(&mut self, epoch: Epoch, state: Arc<dyn StateRead>) {
+        while self.in_flight.front().is_some_and(|f| f.barrier.epoch <= epoch) {
+            let Some(flight) = self.in_flight.pop_front() else { break };
+            let dml_position = flight.barrier.dml_position;
+            self.start.shown.visible.send_replace(Visible { epoch, dml_position, state: Arc::clone(&state) });
+            let filling: Vec<_> =
+                flight.filling.into_iter().filter(|(job, _)| self.filling.contains(job)).collect();
+            if !filling.is_empty() {
+                self.start.shown.filling.send_modify(|shown| shown.extend(filling));
+            }
+            if let Some(done) = flight.mutation_done {
+                let _ = done.send(Ok(epoch));
+            }
+        }
+        answer(&mut self.tick_waiters, epoch);
+    }
+
+    fn complete(&mut self, epoch: Epoch) {
+        if let Some((contents, _)) = self.storing.remove(&epoch) {
+            self.start.store.complete(&contents);
+            *lock(&self.start.shown.offsets) = contents.offsets;
+        }
+        answer(&mut self.checkpoint_waiters, epoch);
+    }
+
+    fn abort(&mut self, epoch: Epoch, reason: &str) {
+        tracing::warn!(%epoch, reason, "checkpoint aborted");
+        self.storing.remove(&epoch);
+        self.note(epoch, "aborted", None, Some(reason.to_owned()));
+        for waiter in std::mem::take(&mut self.checkpoint_waiters) {
+            if waiter.from <= epoch {
+                let _ = waiter.answer.send(Err(reason.to_owned()));
+            } else {
+                self.checkpoint_waiters.push(waiter);
+            }
+        }
+    }
+
+    /// Everyone who waits learns that it was in vain.
+    fn give_up(&mut self, reason: String) {
+        for waiter in self.tick_waiters.drain(..).chain(self.checkpoint_waiters.drain(..)) {
+            let _ = waiter.answer.send(Err(reason.clone()));
+        }
+        let flying = self.in_flight.drain(..).filter_map(|f| f.mutation_done);
+        for done in self.mutations.drain(..).map(|m| m.done).chain(flying) {
+            let _ = done.send(Err(reason.clone()));
+        }
+        if let Some(restart) = self.restart.take() {
+            restart(reason);
+        }
+    }
+
+    fn begin_note(&self, epoch: Epoch, now_us: i64) {
+        let mut history = lock(&self.start.shown.history);
+        if history.len() >= HISTORY_MAX {
+            history.pop_front();
+        }
+        history.push_back(CheckpointFact {
+            epoch: epoch.0,
+            triggered_at_us: now_us,
+            status: "pending".to_owned(),
+            duration_us: 0,
+            total_bytes: 0,
+            new_bytes: 0,
+            reason: None,
+        });
+    }
+
+    fn note(&self, epoch: Epoch, status: &str, stored: Option<StoredCheckpoint>, reason: Option<String>) {
+        let now_us = (self.start.clock)();
+        let mut history = lock(&self.start.shown.history);
+        if let Some(fact) = history.iter_mut().rev().find(|f| f.epoch == epoch.0) {
+            fact.status = status.to_owned();
+            fact.duration_us = (now_us - fact.triggered_at_us).max(0) as u64;
+            fact.reason = reason;
+            if let Some(stored) = stored {
+                (fact.total_bytes, fact.new_bytes) = (stored.total_bytes, stored.new_bytes);
+                tracing::debug!(%epoch, duration_us = fact.duration_us, new_bytes = stored.new_bytes, "checkpoint completed");
+            }
+        }
+    }
+}
+
+/// A poisoned lock holds plain data that is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn answer(waiters: &mut Vec<Waiter>, epoch: Epoch) {
+    for waiter in std::mem::take(waiters) {
+        if waiter.from <= epoch {
+            let _ = waiter.answer.send(Ok(epoch));
+        } else {
+            waiters.push(waiter);
+        }
+    }
+}
+
+/// Sends messages to the coordinator.
+#[derive(Clone)]
+pub struct CoordinatorHandle(Sender<Message>);
+
+impl CoordinatorHandle {
+    /// For the sending end of its channel.
+    pub fn new(sender: Sender<Message>) -> Self {
+        Self(sender)
+    }
+
+    /// Tells it something. If it has ended, whoever waits learns by the dropped answer.
+    pub fn send(&self, message: Message) {
+        let _ = self.0.send(message);
+    }
+
+    /// Asks for something that is answered later.
+    pub async fn ask(
+        &self,
+        message: impl FnOnce(oneshot::Sender<Result<Epoch, String>>) -> Message,
+    ) -> Result<Epoch, String> {
+        let (answer, receiver) = oneshot::channel();
+        self.send(message(answer));
+        receiver.await.unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()))
+    }
+}

@@ -1,0 +1,302 @@
+//! The coordinator's decisions: event in, actions out. No I/O, no clock.
+//!
+//! ```text
+//!   barrier:     inject ──> (all actors report) sealed ──> submit ──> visible
+//!   checkpoint:                                            └────────> durable | failed
+//! ```
+//! **Invariants:** epochs are injected in order, each after the one before; at most
+//! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most one
+//! checkpoint is pending; epochs are submitted in order; a mutation always goes with a checkpoint;
+//! after `Restart` nothing more is decided.
+
+use crate::stream::{BarrierKind, Epoch};
+use std::collections::VecDeque;
+
+/// What the decisions depend on. Times in microseconds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Between ticks.
+    pub barrier_interval_us: i64,
+    /// Between checkpoint triggers; 0: only on demand.
+    pub checkpoint_interval_us: i64,
+    /// After which a pending checkpoint is aborted.
+    pub checkpoint_timeout_us: i64,
+    /// From one checkpoint's end to the next one's trigger, at least.
+    pub min_pause_us: i64,
+    /// Barriers in flight at most.
+    pub ticks_max: usize,
+    /// Failed checkpoints in a row after which the dataflow restarts.
+    pub tolerable_failures: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            barrier_interval_us: 100_000,
+            checkpoint_interval_us: 1_000_000,
+            checkpoint_timeout_us: 600_000_000,
+            min_pause_us: 0,
+            ticks_max: 2,
+            tolerable_failures: 10,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Time passed.
+    Time,
+    /// Something moved since the last barrier.
+    Moved,
+    /// Somebody waits for a tick.
+    WantTick,
+    /// Somebody waits for a checkpoint.
+    WantCheckpoint,
+    /// A mutation waits to be injected.
+    WantMutation,
+    /// Whether some job is filling: barriers then wait for the snapshot before them, since a
+    /// backfill reads exactly that.
+    Backfilling(bool),
+    /// All actors reported this epoch.
+    Sealed(Epoch),
+    /// This epoch was published.
+    Visible(Epoch),
+    /// This epoch's manifest was written.
+    Durable(Epoch),
+    /// This epoch's checkpoint could not be made.
+    CheckpointFailed(Epoch, String),
+    /// An actor can't go on.
+    ActorFailed(String),
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Send a barrier to every root, with all waiting mutations merged if `mutate`.
+    Inject {
+        /// Its epoch.
+        epoch: Epoch,
+        /// The epoch before.
+        previous: Epoch,
+        /// What it makes of its epoch.
+        kind: BarrierKind,
+        /// Whether the next waiting mutation goes with it.
+        mutate: bool,
+    },
+    /// Hand a sealed epoch to the store; `store`: make its checkpoint too.
+    Submit {
+        /// Which.
+        epoch: Epoch,
+        /// Whether to make a checkpoint of it.
+        store: bool,
+    },
+    /// A checkpoint is complete: tell sinks and waiters.
+    Complete(Epoch),
+    /// A checkpoint is aborted: tell waiters why, clean up.
+    Abort(Epoch, String),
+    /// Restart the dataflow from its last checkpoint.
+    Restart(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct InFlight {
+    epoch: Epoch,
+    kind: BarrierKind,
+    sealed: bool,
+    submitted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct PendingCheckpoint {
+    epoch: Epoch,
+    since_us: i64,
+}
+
+/// The coordinator's state.
+#[derive(Clone, Debug)]
+pub struct Decider {
+    settings: Settings,
+
+    last: Epoch,
+    in_flight: VecDeque<InFlight>,
+    pending: Option<PendingCheckpoint>,
+    injected_us: i64,
+    visible_us: i64,
+    checkpoint_us: i64,
+    checkpoint_end_us: i64,
+    failures: u32,
+    moved: bool,
+    moved_since_checkpoint: bool,
+    want_tick: bool,
+    want_checkpoint: bool,
+    mutations: usize,
+    backfilling: bool,
+    stopped: bool,
+}
+
+impl Decider {
+    /// Starts above `last`.
+    pub fn new(settings: Settings, last: Epoch, now_us: i64) -> Self {
+        Self {
+            settings,
+            last,
+            in_flight: VecDeque::new(),
+            pending: None,
+            injected_us: now_us,
+            visible_us: now_us,
+            checkpoint_us: now_us,
+            checkpoint_end_us: now_us,
+            failures: 0,
+            moved: false,
+            moved_since_checkpoint: true,
+            want_tick: false,
+            want_checkpoint: false,
+            mutations: 0,
+            backfilling: false,
+            stopped: false,
+        }
+    }
+
+    /// The newest epoch injected.
+    pub fn last(&self) -> Epoch {
+        self.last
+    }
+
+    /// Changes the settings.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// Decides what to do about `event` at `now_us`.
+    pub fn decide(&mut self, event: Event, now_us: i64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.stopped {
+            return actions;
+        }
+        match event {
+            Event::Time => self.check_timeout(now_us, &mut actions),
+            Event::Moved => (self.moved, self.moved_since_checkpoint) = (true, true),
+            Event::WantTick => self.want_tick = true,
+            Event::WantCheckpoint => self.want_checkpoint = true,
+            Event::WantMutation => self.mutations += 1,
+            Event::Backfilling(on) => self.backfilling = on,
+            Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
+            Event::Visible(epoch) => self.visible(epoch, now_us),
+            Event::Durable(epoch) => self.durable(epoch, now_us, &mut actions),
+            Event::CheckpointFailed(epoch, reason) => self.failed(epoch, reason, now_us, &mut actions),
+            Event::ActorFailed(reason) => self.restart(reason, &mut actions),
+        }
+        if !self.stopped {
+            self.inject(now_us, &mut actions);
+        }
+        actions
+    }
+
+    /// When to be called with [`Event::Time`] at the latest.
+    pub fn wake_us(&self, now_us: i64) -> i64 {
+        (self.injected_us + self.settings.barrier_interval_us).max(now_us + 1_000)
+    }
+
+    fn sealed(&mut self, epoch: Epoch, actions: &mut Vec<Action>) {
+        if let Some(barrier) = self.in_flight.iter_mut().find(|b| b.epoch == epoch) {
+            barrier.sealed = true;
+        }
+        // In order: an epoch that was sealed early waits for those before it.
+        for barrier in self.in_flight.iter_mut().take_while(|b| b.sealed) {
+            if !barrier.submitted {
+                barrier.submitted = true;
+                let store = barrier.kind == BarrierKind::Checkpoint
+                    && self.pending.as_ref().is_some_and(|p| p.epoch == barrier.epoch);
+                actions.push(Action::Submit { epoch: barrier.epoch, store });
+            }
+        }
+    }
+
+    fn visible(&mut self, epoch: Epoch, now_us: i64) {
+        while self.in_flight.front().is_some_and(|b| b.epoch <= epoch) {
+            self.in_flight.pop_front();
+            self.visible_us = now_us;
+        }
+    }
+
+    fn durable(&mut self, epoch: Epoch, now_us: i64, actions: &mut Vec<Action>) {
+        if self.pending.as_ref().is_some_and(|p| p.epoch == epoch) {
+            self.pending = None;
+            self.failures = 0;
+            self.checkpoint_end_us = now_us;
+            actions.push(Action::Complete(epoch));
+        }
+    }
+
+    fn failed(&mut self, epoch: Epoch, reason: String, now_us: i64, actions: &mut Vec<Action>) {
+        if self.pending.as_ref().is_some_and(|p| p.epoch == epoch) {
+            self.pending = None;
+            self.failures += 1;
+            self.checkpoint_end_us = now_us;
+            self.moved_since_checkpoint = true;
+            actions.push(Action::Abort(epoch, reason.clone()));
+            if self.failures > self.settings.tolerable_failures {
+                self.restart(format!("{} checkpoints failed in a row: {reason}", self.failures), actions);
+            }
+        }
+    }
+
+    fn check_timeout(&mut self, now_us: i64, actions: &mut Vec<Action>) {
+        let Some(pending) = &self.pending else { return };
+        if now_us - pending.since_us >= self.settings.checkpoint_timeout_us {
+            let epoch = pending.epoch;
+            self.failed(epoch, "checkpoint timed out".to_owned(), now_us, actions);
+        }
+    }
+
+    fn restart(&mut self, reason: String, actions: &mut Vec<Action>) {
+        if let Some(pending) = self.pending.take() {
+            actions.push(Action::Abort(pending.epoch, reason.clone()));
+        }
+        self.stopped = true;
+        actions.push(Action::Restart(reason));
+    }
+
+    fn inject(&mut self, now_us: i64, actions: &mut Vec<Action>) {
+        let ticks_max = if self.backfilling { 1 } else { self.settings.ticks_max };
+        if self.in_flight.len() >= ticks_max {
+            return;
+        }
+        let checkpoint_free = self.pending.is_none();
+        let mutate = self.mutations > 0 && checkpoint_free;
+        let interval_us = self.settings.checkpoint_interval_us;
+        let checkpoint_due = interval_us > 0
+            && now_us - self.checkpoint_us >= interval_us
+            && now_us - self.checkpoint_end_us >= self.settings.min_pause_us
+            && (self.moved_since_checkpoint || self.moved);
+        let checkpoint = checkpoint_free && (mutate || self.want_checkpoint || checkpoint_due);
+        let asked = checkpoint && (mutate || self.want_checkpoint) || self.want_tick;
+        // While a job fills, each barrier leaves its backfill time to read the snapshot before it.
+        let since_us = if self.backfilling { self.visible_us.max(self.injected_us) } else { self.injected_us };
+        let due = now_us - since_us >= self.settings.barrier_interval_us;
+        let idle = !(self.moved || checkpoint || self.backfilling);
+        if !asked && (!due || idle) {
+            return;
+        }
+        let (previous, epoch) = (self.last, self.last.next());
+        let kind = if checkpoint { BarrierKind::Checkpoint } else { BarrierKind::Tick };
+        self.last = epoch;
+        self.injected_us = now_us;
+        self.moved = false;
+        self.want_tick = false;
+        if checkpoint {
+            self.checkpoint_us = now_us;
+            self.moved_since_checkpoint = false;
+            self.want_checkpoint = false;
+            self.mutations -= usize::from(mutate);
+            self.pending = Some(PendingCheckpoint { epoch, since_us: now_us });
+        }
+        self.in_flight.push_back(InFlight { epoch, kind, sealed: false, submitted: false });
+        actions.push(Action::Inject { epoch, previous, kind, mutate });
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/decide.rs"]
+mod tests;

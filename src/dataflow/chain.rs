@@ -1,0 +1,215 @@
+//! Runs the operators of a fragment in one actor, by plain calls.
+//!
+//! A fragment is a tree: each operator feeds one port of its parent, the root feeds the actor's
+//! outputs. Work is a stack of small steps, so that a turn can end after any of them: what an
+//! operator emits is put on top of the stack, its `resume` below, so that nothing piles up.
+//!
+//! ```text
+//!   barrier:  leaves first, each operator `on_barrier` → its output runs up to the root → … → seal
+//! ```
+
+use super::operator::{Fetched, Operator, OperatorError, Output, OutputItem, Polled, Progress, Wanted};
+use crate::checkpoint::participant::Sealed;
+use crate::state::store::{StateRead, full_key, prefix_end};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// One operator in its place.
+pub struct ChainNode {
+    /// The operator.
+    pub operator: Box<dyn Operator>,
+    /// The node and port that it feeds; none for the root.
+    pub parent: Option<(usize, usize)>,
+}
+
+enum Step {
+    Change(usize, usize, ChangeBatch),
+    Watermark(usize, usize, Watermark),
+    Resume(usize),
+    Barrier(usize, Arc<Barrier>),
+    Seal(Arc<Barrier>),
+    Emit(OutputItem),
+}
+
+/// What a step led to.
+pub enum Effect {
+    /// Nothing that concerns the actor.
+    None,
+    /// The root emitted this.
+    Output(OutputItem),
+    /// All operators have handed over their part of the epoch.
+    Sealed(Arc<Barrier>, Sealed),
+}
+
+/// Where cold state is read from: the newest published snapshot.
+pub type StateSource = Arc<dyn Fn() -> (Epoch, Arc<dyn StateRead>) + Send + Sync>;
+
+/// The operators of an actor. **Invariant:** children come before their parent; the last is the root.
+pub struct Chain {
+    nodes: Vec<ChainNode>,
+    /// By input of the actor: the node and port that it feeds.
+    inputs: Vec<(usize, usize)>,
+    /// Nodes that have work without input.
+    polled: Vec<usize>,
+    state: StateSource,
+
+    stack: Vec<Step>,
+    output: Output,
+    next_poll: usize,
+}
+
+impl Chain {
+    /// Of `nodes`, children first. `inputs` says what the actor's inputs feed, `polled` which nodes
+    /// have work of their own.
+    pub fn new(
+        nodes: Vec<ChainNode>,
+        inputs: Vec<(usize, usize)>,
+        polled: Vec<usize>,
+        state: StateSource,
+    ) -> Self {
+        for (i, node) in nodes.iter().enumerate() {
+            let ordered = node.parent.map_or(i + 1 == nodes.len(), |(parent, _)| parent > i);
+            assert!(ordered, "children come before their parent, the root is last");
+        }
+        Self { nodes, inputs, polled, state, stack: Vec::new(), output: Output::default(), next_poll: 0 }
+    }
+
+    /// The operators, for restoring and measuring.
+    pub fn operators_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Operator>> {
+        self.nodes.iter_mut().map(|n| &mut n.operator)
+    }
+
+    /// Whether there are steps to run before anything new may be put in.
+    pub fn is_busy(&self) -> bool {
+        !self.stack.is_empty()
+    }
+
+    /// Puts in rows of input `input`.
+    pub fn change(&mut self, input: usize, batch: ChangeBatch) {
+        let (node, port) = self.inputs[input];
+        self.stack.push(Step::Change(node, port, batch));
+    }
+
+    /// Puts in a watermark of input `input`.
+    pub fn watermark(&mut self, input: usize, watermark: Watermark) {
+        let (node, port) = self.inputs[input];
+        self.stack.push(Step::Watermark(node, port, watermark));
+    }
+
+    /// Puts in a barrier.
+    pub fn barrier(&mut self, barrier: &Arc<Barrier>) {
+        assert!(self.stack.is_empty(), "a barrier is handled only when all before it is done");
+        self.stack.push(Step::Seal(Arc::clone(barrier)));
+        for node in (0..self.nodes.len()).rev() {
+            self.stack.push(Step::Barrier(node, Arc::clone(barrier)));
+        }
+    }
+
+    /// Lets one of the polled operators work. What it emits becomes steps.
+    pub fn poll(&mut self, now_us: i64) -> Result<Polled, OperatorError> {
+        let mut earliest: Option<i64> = None;
+        for _ in 0..self.polled.len() {
+            let node = self.polled[self.next_poll];
+            self.next_poll = (self.next_poll + 1) % self.polled.len();
+            let polled = self.nodes[node].operator.poll(now_us, &mut self.output)?;
+            let emitted = !self.output.is_empty();
+            self.emit(node, Progress::Done);
+            match polled {
+                Polled::Idle { until_us } if !emitted => {
+                    earliest = match (earliest, until_us) {
+                        (Some(a), Some(b)) => Some(a.min(b)),
+                        (a, b) => a.or(b),
+                    };
+                }
+                _ => return Ok(Polled::Busy),
+            }
+        }
+        Ok(Polled::Idle { until_us: earliest })
+    }
+
+    /// Runs one step. Must be called only while the outputs have room.
+    pub fn step(&mut self) -> Result<Effect, OperatorError> {
+        let Some(step) = self.stack.pop() else { return Ok(Effect::None) };
+        let (node, progress) = match step {
+            Step::Change(node, port, batch) => {
+                self.fetch_cold(node, port, &batch)?;
+                (node, self.nodes[node].operator.on_change(port, batch, &mut self.output)?)
+            }
+            Step::Watermark(node, port, watermark) => {
+                (node, self.nodes[node].operator.on_watermark(port, watermark, &mut self.output)?)
+            }
+            Step::Resume(node) => (node, self.nodes[node].operator.resume(&mut self.output)?),
+            Step::Barrier(node, barrier) => {
+                (node, self.nodes[node].operator.on_barrier(&barrier, &mut self.output)?)
+            }
+            Step::Seal(barrier) => {
+                let mut sealed = Sealed::default();
+                for node in &mut self.nodes {
+                    node.operator.seal(&barrier, &mut sealed)?;
+                }
+                return Ok(Effect::Sealed(barrier, sealed));
+            }
+            Step::Emit(item) => return Ok(Effect::Output(item)),
+        };
+        self.emit(node, progress);
+        Ok(Effect::None)
+    }
+
+    /// Makes steps of what `node` emitted.
+    fn emit(&mut self, node: usize, progress: Progress) {
+        if progress == Progress::More {
+            self.stack.push(Step::Resume(node));
+        }
+        let parent = self.nodes[node].parent;
+        for item in self.output.take().into_iter().rev() {
+            self.stack.push(match (parent, item) {
+                (None, item) => Step::Emit(item),
+                (Some((target, port)), OutputItem::Changes(batch)) => Step::Change(target, port, batch),
+                (Some((target, port)), OutputItem::Watermark(watermark)) => {
+                    Step::Watermark(target, port, watermark)
+                }
+            });
+        }
+    }
+
+    /// Supplies `node` with the cold state that `batch` will touch.
+    fn fetch_cold(&mut self, node: usize, port: usize, batch: &ChangeBatch) -> Result<(), OperatorError> {
+        let operator = &mut self.nodes[node].operator;
+        if operator.complete() {
+            return Ok(());
+        }
+        let mut wanted = Wanted::default();
+        operator.wanted(port, batch, &mut wanted)?;
+        if wanted.prefixes.is_empty() {
+            return Ok(());
+        }
+        let (_, state) = (self.state)();
+        let mut fetched = Vec::new();
+        for (index, (table, prefix)) in wanted.prefixes.iter().enumerate() {
+            let lower = full_key(*table, prefix);
+            state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
+                fetched.push(Fetched { wanted: index, key: key[4..].to_vec(), value: value.to_vec() });
+                ControlFlow::Continue(())
+            })?;
+        }
+        operator.supply(&wanted, fetched)
+    }
+
+    /// Bytes of memory that the operators hold.
+    pub fn memory(&self) -> usize {
+        self.nodes.iter().map(|n| n.operator.memory()).sum()
+    }
+
+    /// Asks the operators to forget about `bytes` of cold state. Returns what they freed.
+    pub fn evict(&mut self, bytes: usize) -> usize {
+        let (applied, _) = (self.state)();
+        let mut freed = 0;
+        for node in &mut self.nodes {
+            if freed < bytes {
+                freed += node.operator.evict(applied, bytes - freed);
+            }
+        }
+        freed
+    }
+}

@@ -1,0 +1,311 @@
+//! A Source and its splits as a stream: read once per database, for every job that wants it.
+//!
+//! The rows have the union of the columns that its readers want, named, in order of declaration;
+//! each job's [`super::source_scan`] picks its own. With a declared watermark, rows that come
+//! below it are dropped here and counted, once, and nobody downstream decides about lateness again.
+
+use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
+use crate::connectors::source::{DeadLetter, Source, Split, SplitPoll, SplitReader, Waker};
+use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::datatypes::TimestampMicrosecondType;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_catalog::ObjectId;
+use weir_catalog::source::WatermarkSpec;
+
+/// Rows asked of a split at a time.
+const POLL_ROWS_MAX: usize = 4096;
+/// How often a growing source is asked for new splits, microseconds.
+const LIST_INTERVAL_US: i64 = 1_000_000;
+
+/// What the actors of one source share with the jobs that read it.
+#[derive(Default)]
+pub struct SourceShared {
+    /// The columns that readers want, with how many want each. Changed before the barrier at
+    /// which a job starts or ends; taken up by the source's actors at that barrier.
+    wanted: Mutex<BTreeMap<usize, usize>>,
+    /// By actor: where its splits were at the last barrier that changed the graph.
+    positions: Mutex<HashMap<usize, (Epoch, Vec<(Split, Option<Offset>)>)>>,
+    /// Rows dropped because they came below the watermark.
+    pub late_rows: AtomicU64,
+    /// Rows that could not be decoded.
+    pub dead_rows: AtomicU64,
+    /// Rows read.
+    pub rows: AtomicU64,
+}
+
+impl SourceShared {
+    /// A job wants `columns`, from the next barrier with a mutation on.
+    pub fn want(&self, columns: &[usize]) {
+        let mut wanted = self.wanted.lock();
+        columns.iter().for_each(|c| *wanted.entry(*c).or_default() += 1);
+    }
+
+    /// A job no longer wants `columns`.
+    pub fn unwant(&self, columns: &[usize]) {
+        let mut wanted = self.wanted.lock();
+        for column in columns {
+            if let Some(count) = wanted.get_mut(column) {
+                *count -= 1;
+                if *count == 0 {
+                    wanted.remove(column);
+                }
+            }
+        }
+    }
+
+    /// Where the splits of source actor `actor` were at the barrier of `epoch`.
+    pub fn positions_at(&self, actor: usize, epoch: Epoch) -> Vec<(Split, Option<Offset>)> {
+        let positions = self.positions.lock();
+        match positions.get(&actor) {
+            Some((at, splits)) if *at == epoch => splits.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Receives what could not be decoded, to be kept.
+pub type DeadLetters = Arc<dyn Fn(ObjectId, Vec<DeadLetter>) + Send + Sync>;
+
+/// What a source operator is made of.
+pub struct SourceSpec {
+    /// The source's id.
+    pub id: ObjectId,
+    /// The connector.
+    pub source: Arc<dyn Source>,
+    /// Event time, if declared.
+    pub watermark: Option<WatermarkSpec>,
+    /// This actor's index, and how many there are.
+    pub actor: (usize, usize),
+    /// What is shared with its readers.
+    pub shared: Arc<SourceShared>,
+    /// Wakes the actor.
+    pub waker: Waker,
+    /// Where dead letters go.
+    pub dead_letters: DeadLetters,
+}
+
+struct OpenSplit {
+    split: Split,
+    reader: Box<dyn SplitReader>,
+    finished: bool,
+    wake_us: Option<i64>,
+    /// The greatest event time seen.
+    time_us: Option<i64>,
+}
+
+/// Reads the splits of one actor.
+pub struct SourceReader {
+    spec: SourceSpec,
+
+    columns: Vec<usize>,
+    splits: Vec<OpenSplit>,
+    restored: HashMap<String, Offset>,
+    next: usize,
+    list_us: i64,
+    started: bool,
+    watermark_us: Option<i64>,
+}
+
+impl SourceReader {
+    /// Reads nothing before its first barrier.
+    pub fn new(spec: SourceSpec) -> Self {
+        Self {
+            spec,
+            columns: Vec::new(),
+            splits: Vec::new(),
+            restored: HashMap::new(),
+            next: 0,
+            list_us: 0,
+            started: false,
+            watermark_us: None,
+        }
+    }
+
+    fn wanted_columns(&self) -> Vec<usize> {
+        let mut columns: BTreeSet<usize> = self.spec.shared.wanted.lock().keys().copied().collect();
+        columns.extend(self.spec.watermark.as_ref().map(|w| w.column));
+        columns.into_iter().collect()
+    }
+
+    fn open(&self, split: &Split, from: Option<&Offset>) -> Result<Box<dyn SplitReader>, OperatorError> {
+        self.spec
+            .source
+            .reader(split, from, None, &self.columns, Arc::clone(&self.spec.waker))
+            .map_err(|e| OperatorError::Source(format!("{} of source {}: {e}", split.name, self.spec.id)))
+    }
+
+    /// Opens the splits that are dealt to this actor and not yet open.
+    fn list_splits(&mut self) -> Result<bool, OperatorError> {
+        let splits = self
+            .spec
+            .source
+            .splits()
+            .map_err(|e| OperatorError::Source(format!("splits of source {}: {e}", self.spec.id)))?;
+        let (actor, actors) = self.spec.actor;
+        let mut added = false;
+        for (index, split) in splits.into_iter().enumerate() {
+            if index % actors != actor || self.splits.iter().any(|s| s.split == split) {
+                continue;
+            }
+            let from = self.restored.remove(&split.name);
+            let reader = self.open(&split, from.as_ref())?;
+            self.splits.push(OpenSplit { split, reader, finished: false, wake_us: None, time_us: None });
+            added = true;
+        }
+        Ok(added)
+    }
+
+    /// Reads on with other columns, from where each split is.
+    fn reopen(&mut self, columns: Vec<usize>) -> Result<(), OperatorError> {
+        self.columns = columns;
+        for index in 0..self.splits.len() {
+            let at = self.splits[index].reader.offset();
+            self.splits[index].reader = self.open(&self.splits[index].split, Some(&at))?;
+            self.splits[index].finished = false;
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, index: usize, rows: RecordBatch, out: &mut Output) -> Result<(), OperatorError> {
+        self.spec.shared.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
+        let Some(watermark) = self.spec.watermark.clone() else {
+            out.push(ChangeBatch::insertions(rows));
+            return Ok(());
+        };
+        let position = self.columns.iter().position(|c| *c == watermark.column);
+        let position = position.ok_or_else(|| OperatorError::Internal("watermark column is read".into()))?;
+        let times = rows.column(position).as_primitive::<TimestampMicrosecondType>().clone();
+        let mut changes = ChangeBatch::insertions(rows);
+        if let Some(limit) = self.watermark_us
+            && arrow::compute::min(&times).is_some_and(|t| t < limit)
+        {
+            let keep: BooleanArray = (0..times.len())
+                .map(|i| Some(times.is_null(i) || times.value(i) >= limit))
+                .collect();
+            let late = keep.len() - keep.true_count();
+            self.spec.shared.late_rows.fetch_add(late as u64, Ordering::Relaxed);
+            changes = changes.filter(&keep)?;
+        }
+        out.push(changes);
+        let split = &mut self.splits[index];
+        split.time_us = split.time_us.max(arrow::compute::max(&times));
+        self.advance_watermark(&watermark, out);
+        Ok(())
+    }
+
+    /// The watermark is the least over the open splits that have not ended; ended ones hold
+    /// nothing back.
+    fn advance_watermark(&mut self, watermark: &WatermarkSpec, out: &mut Output) {
+        let open = || self.splits.iter().filter(|s| !s.finished);
+        if open().any(|s| s.time_us.is_none()) {
+            return;
+        }
+        let Some(least) = open().filter_map(|s| s.time_us).min() else { return };
+        let time_us = least - watermark.delay_us;
+        if self.watermark_us.is_none_or(|w| w < time_us) {
+            self.watermark_us = Some(time_us);
+            out.push_watermark(Watermark { column: watermark.column, time_us });
+        }
+    }
+}
+
+impl Operator for SourceReader {
+    fn name(&self) -> &'static str {
+        "source"
+    }
+
+    fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
+        for (key, offset) in restored.offsets {
+            if key.reader == self.spec.id && key.scan == 0 {
+                self.restored.insert(key.split.clone(), offset.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn on_change(&mut self, port: usize, _: ChangeBatch, _: &mut Output) -> Result<Progress, OperatorError> {
+        Err(OperatorError::Internal(format!("a source has no input {port}")))
+    }
+
+    fn on_barrier(&mut self, barrier: &Barrier, _out: &mut Output) -> Result<Progress, OperatorError> {
+        if !self.started {
+            self.started = true;
+            self.columns = self.wanted_columns();
+            self.list_splits()?;
+        } else if barrier.mutation.is_some() {
+            let columns = self.wanted_columns();
+            if columns != self.columns {
+                self.reopen(columns)?;
+            }
+            let positions =
+                self.splits.iter().map(|s| (s.split.clone(), Some(s.reader.offset()))).collect();
+            self.spec.shared.positions.lock().insert(self.spec.actor.0, (barrier.epoch, positions));
+        }
+        Ok(Progress::Done)
+    }
+
+    fn poll(&mut self, now_us: i64, out: &mut Output) -> Result<Polled, OperatorError> {
+        if !self.started {
+            return Ok(Polled::Idle { until_us: None });
+        }
+        let mut until_us: Option<i64> = None;
+        if self.spec.source.grows() {
+            if now_us >= self.list_us {
+                self.list_us = now_us + LIST_INTERVAL_US;
+                self.list_splits()?;
+            }
+            until_us = Some(self.list_us);
+        }
+        for _ in 0..self.splits.len() {
+            let index = self.next;
+            self.next = (self.next + 1) % self.splits.len();
+            let split = &mut self.splits[index];
+            if split.finished || split.wake_us.is_some_and(|t| t > now_us) {
+                until_us = [until_us, split.wake_us].into_iter().flatten().min();
+                continue;
+            }
+            split.wake_us = None;
+            let polled = split.reader.poll(POLL_ROWS_MAX, now_us).map_err(|e| {
+                OperatorError::Source(format!("{} of source {}: {e}", split.split.name, self.spec.id))
+            })?;
+            match polled {
+                SplitPoll::Rows(rows, dead) => {
+                    if !dead.is_empty() {
+                        self.spec.shared.dead_rows.fetch_add(dead.len() as u64, Ordering::Relaxed);
+                        (self.spec.dead_letters)(self.spec.id, dead);
+                    }
+                    self.emit(index, rows, out)?;
+                    return Ok(Polled::Busy);
+                }
+                SplitPoll::Idle { until_us: split_us } => {
+                    split.wake_us = split_us;
+                    until_us = [until_us, split_us].into_iter().flatten().min();
+                }
+                SplitPoll::Finished => {
+                    split.finished = true;
+                    if let Some(watermark) = self.spec.watermark.clone() {
+                        self.advance_watermark(&watermark, out);
+                    }
+                }
+            }
+        }
+        Ok(Polled::Idle { until_us })
+    }
+
+    fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        if barrier.is_checkpoint() {
+            let key = |split: &str| OffsetKey { reader: self.spec.id, scan: 0, split: split.to_owned() };
+            sealed.offsets.extend(self.splits.iter().map(|s| (key(&s.split.name), s.reader.offset())));
+            // Splits that were not listed again (a file that is gone) keep their offsets.
+            sealed.offsets.extend(self.restored.iter().filter(|_| self.spec.actor.0 == 0).map(|(split, offset)| {
+                (key(split), offset.clone())
+            }));
+        }
+        Ok(())
+    }
+}
