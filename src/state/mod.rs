@@ -8,7 +8,9 @@
 
 mod column;
 pub mod key;
+pub mod memory;
 pub mod store;
+pub mod table;
 pub mod value;
 
 #[cfg(test)]

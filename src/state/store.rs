@@ -13,7 +13,8 @@ use super::StateError;
 use std::ops::ControlFlow;
 use weir_catalog::TableId;
 
-/// What a write does to its key.
+/// What a write does to its key. **Invariant:** a key is either put and deleted, or only counted;
+/// a put value is never eight zero bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOp {
     /// Sets the value.
@@ -116,6 +117,11 @@ pub trait StateRead: Send + Sync {
         upper: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StateError>;
+}
+
+/// Whether a stored value stands for no row: a count of zero, waiting to be compacted away.
+pub fn is_absent(value: &[u8]) -> bool {
+    value == [0; 8]
 }
 
 /// The full key of `vnode_and_key` in `table`.

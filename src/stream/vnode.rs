@@ -20,7 +20,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
-    TimestampMicrosecondType, UInt32Type, UInt64Type,
+    TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use std::ops::Range;
 
@@ -136,6 +136,8 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) {
         DataType::Int16 => integers!(Int16Type),
         DataType::Int32 => integers!(Int32Type),
         DataType::Int64 => integers!(Int64Type),
+        DataType::UInt8 => integers!(UInt8Type),
+        DataType::UInt16 => integers!(UInt16Type),
         DataType::UInt32 => integers!(UInt32Type),
         DataType::UInt64 => integers!(UInt64Type),
         DataType::Date32 => integers!(Date32Type),
