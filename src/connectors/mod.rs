@@ -8,13 +8,16 @@ pub mod blackhole;
 pub mod datagen;
 pub mod datagen_field;
 pub mod error;
+pub mod net;
 pub mod nexmark;
 pub mod nexmark_columns;
 pub mod nexmark_event;
 pub mod options;
 pub mod pace;
 pub mod registry;
+pub mod retry;
 pub mod sink;
+pub mod sink_log;
 pub mod source;
 
 pub use error::ConnectorError;

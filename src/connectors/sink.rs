@@ -16,12 +16,23 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 /// How far a target has come: what it stores beside the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     /// The generation of the server that wrote it.
     pub generation: u64,
     /// The last epoch delivered whole.
     pub epoch: Epoch,
+    /// The range of epochs after it that is delivered in part.
+    pub partial: Option<Partial>,
+}
+
+/// A range of epochs of which the first chunks are delivered. It is gone on with as it was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partial {
+    /// The last epoch of the range.
+    pub until: Epoch,
+    /// How many of its chunks are delivered.
+    pub chunks: u32,
 }
 
 /// Why a delivery did not succeed.
@@ -35,19 +46,28 @@ pub enum SinkError {
     Fatal(String),
 }
 
-/// One durable range of epochs of one sink, consolidated.
-#[derive(Debug)]
+/// One chunk of a durable range of epochs of one sink, consolidated over the range. Keyed sinks are
+/// cut by key, so that a key's changes are in one chunk; the diffs are all 1 or -1.
+#[derive(Clone, Debug)]
 pub struct Delivery {
+    /// The last epoch of the range.
+    pub until: Epoch,
+    /// Which chunk, from 0.
+    pub chunk: u32,
     /// What the target holds after it.
     pub marker: Marker,
-    /// The changes, in order; per key a deletion comes before the insertion.
+    /// The changes. Append-only: insertions. Upsert: an insertion replaces the row of its key, a
+    /// deletion removes it, one of them a key. Debezium: a deletion followed by an insertion of
+    /// the same key is an update.
     pub batches: Vec<ChangeBatch>,
 }
 
 /// Where a sink delivers to.
 #[async_trait]
 pub trait SinkTarget: Send {
-    /// Connects, creates what is needed, and tells how far the target has come.
+    /// Connects, checks that rows will fit, creates what is needed, finishes what a crash left
+    /// half done, and tells how far the target has come. Called again after a failure. CREATE SINK
+    /// calls it first, so that what can never work is said there.
     async fn open(&mut self) -> Result<Option<Marker>, SinkError>;
 
     /// Delivers and commits.

@@ -1,0 +1,345 @@
+//! SinkLog: a sink's changes on disk, from the actor that made them until they are delivered.
+//!
+//! A sink has a directory. Each of its actors appends to a file of its own and makes it durable at
+//! each checkpoint; the handle that goes into the manifest names the part of the file that the
+//! epoch is in. A file is never appended to by another process or another life of the actor, so
+//! what a crash leaves behind a sealed part is never read.
+//!
+//! ```text
+//!   <actor>-<generation>-<number>.log
+//!   ┌──────────┬───────┬───────┬─ sealed epoch 7 ─┬───────┬─ sealed epoch 9 ─┬ (not sealed) ┐
+//!   │ WEIRSNK1 │ frame │ frame │                  │ frame │                  │  frame …     │
+//!   └──────────┴───────┴───────┴──────────────────┴───────┴──────────────────┴──────────────┘
+//!   frame = length u32 | crc32 of the body u32 | body
+//!   body  = diffs u32 (0: all +1) | that many i64 | rows as an Arrow IPC stream       little-endian
+//! ```
+//! **Invariant:** a file is removed when no writer has it open and no sealed part of it waits for
+//! delivery.
+
+use crate::checkpoint::participant::CommitHandle;
+use crate::stream::{ChangeBatch, Epoch};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{debug, warn};
+use weir_catalog::ObjectId;
+
+const MAGIC: &[u8; 8] = b"WEIRSNK1";
+/// Rows that are gathered before they are encoded.
+const FRAME_ROWS: usize = 8192;
+/// A file that is longer than this at a checkpoint is the last of its kind.
+const ROLL_BYTES: u64 = 16 << 20;
+
+/// What a sink actor promised: where the changes of an epoch are. The payload of its handle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedPart {
+    /// The file's name.
+    pub file: String,
+    /// Where the first frame starts.
+    pub start: u64,
+    /// Where the last frame ends.
+    pub end: u64,
+    /// Rows in it.
+    pub rows: u64,
+}
+
+impl SealedPart {
+    /// The part that `handle` promises.
+    pub fn of(handle: &CommitHandle) -> io::Result<Self> {
+        serde_json::from_str(&handle.payload).map_err(|e| damaged(&format!("handle {}", handle.payload), e))
+    }
+}
+
+#[derive(Debug, Default)]
+struct FileUse {
+    open: bool,
+    waiting: usize,
+}
+
+/// The log of one sink.
+#[derive(Debug)]
+pub struct SinkLog {
+    dir: PathBuf,
+    files: Mutex<HashMap<String, FileUse>>,
+}
+
+impl SinkLog {
+    /// Opens the log in `dir` and removes files that no handle of the restored checkpoint names.
+    /// No writer or reader of an earlier opening may be alive.
+    pub fn open(dir: &Path, restored: &[CommitHandle]) -> io::Result<Arc<Self>> {
+        fs::create_dir_all(dir)?;
+        let mut files: HashMap<String, FileUse> = HashMap::new();
+        for handle in restored {
+            files.entry(SealedPart::of(handle)?.file).or_default().waiting += 1;
+        }
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !files.contains_key(&name) && name.ends_with(".log") {
+                debug!(file = %name, "orphaned sink log removed");
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(Arc::new(Self { dir: dir.to_owned(), files: Mutex::new(files) }))
+    }
+
+    /// Removes the log of a dropped sink.
+    pub fn remove(dir: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(dir) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// A writer for one life of actor `actor` of `sink`.
+    pub fn writer(self: &Arc<Self>, sink: ObjectId, actor: u32, generation: u64) -> SinkLogWriter {
+        let stem = format!("{actor}-{generation}");
+        SinkLogWriter {
+            log: Arc::clone(self),
+            sink,
+            actor,
+            stem,
+            pending: Vec::new(),
+            pending_rows: 0,
+            open: None,
+        }
+    }
+
+    /// The changes that `part` holds.
+    pub fn read(&self, part: &SealedPart) -> io::Result<SinkLogReader> {
+        let mut file = BufReader::with_capacity(1 << 20, File::open(self.dir.join(&part.file))?);
+        file.seek(SeekFrom::Start(part.start))?;
+        Ok(SinkLogReader { name: part.file.clone(), file, left: part.end - part.start })
+    }
+
+    /// Takes note that what `handles` promised is delivered; removes files that are of no more use.
+    pub fn committed(&self, handles: &[CommitHandle]) -> io::Result<()> {
+        for handle in handles {
+            let part = SealedPart::of(handle)?;
+            self.release(&part.file, |file| file.waiting = file.waiting.saturating_sub(1));
+        }
+        Ok(())
+    }
+
+    /// Bytes on disk.
+    pub fn bytes(&self) -> u64 {
+        let names: Vec<String> = self.files.lock().keys().cloned().collect();
+        names.iter().filter_map(|name| fs::metadata(self.dir.join(name)).ok()).map(|m| m.len()).sum()
+    }
+
+    fn release(&self, name: &str, change: impl FnOnce(&mut FileUse)) {
+        let mut files = self.files.lock();
+        let Some(file) = files.get_mut(name) else { return };
+        change(file);
+        if !file.open && file.waiting == 0 {
+            files.remove(name);
+            drop(files);
+            if let Err(error) = fs::remove_file(self.dir.join(name)) {
+                warn!(file = %name, %error, "could not remove sink log");
+            }
+        }
+    }
+
+    /// A new file for a writer.
+    fn create(&self, stem: &str) -> io::Result<OpenFile> {
+        for number in 0u64.. {
+            let name = format!("{stem}-{number}.log");
+            match File::options().write(true).create_new(true).open(self.dir.join(&name)) {
+                Ok(mut file) => {
+                    file.write_all(MAGIC)?;
+                    File::open(&self.dir)?.sync_all()?;
+                    self.files.lock().insert(name.clone(), FileUse { open: true, waiting: 0 });
+                    let file = BufWriter::with_capacity(1 << 18, file);
+                    let length = MAGIC.len() as u64;
+                    return Ok(OpenFile { name, file, length, sealed: length, rows: 0 });
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(io::Error::other("no file name is free"))
+    }
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    name: String,
+    file: BufWriter<File>,
+    length: u64,
+    /// Where the part that is not sealed yet starts.
+    sealed: u64,
+    /// Rows in that part.
+    rows: u64,
+}
+
+/// One actor's end of the log.
+#[derive(Debug)]
+pub struct SinkLogWriter {
+    log: Arc<SinkLog>,
+    sink: ObjectId,
+    actor: u32,
+    stem: String,
+
+    pending: Vec<ChangeBatch>,
+    pending_rows: usize,
+    open: Option<OpenFile>,
+}
+
+impl SinkLogWriter {
+    /// Appends the changes of `batch`. They are not durable before [`Self::seal`].
+    pub fn append(&mut self, batch: &ChangeBatch) -> io::Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.pending_rows += batch.num_rows();
+        self.pending.push(batch.clone());
+        if self.pending_rows >= FRAME_ROWS { self.write_frame() } else { Ok(()) }
+    }
+
+    /// Makes everything appended since the last seal durable, as `epoch`. `None`: there was nothing.
+    pub fn seal(&mut self, epoch: Epoch) -> io::Result<Option<CommitHandle>> {
+        self.write_frame()?;
+        let Some(open) = self.open.as_mut().filter(|open| open.rows > 0) else { return Ok(None) };
+        open.file.flush()?;
+        open.file.get_ref().sync_data()?;
+        let part =
+            SealedPart { file: open.name.clone(), start: open.sealed, end: open.length, rows: open.rows };
+        (open.sealed, open.rows) = (open.length, 0);
+        let full = open.length >= ROLL_BYTES;
+        self.log.release(&part.file, |file| file.waiting += 1);
+        if full {
+            self.close();
+        }
+        let payload = serde_json::to_string(&part)?;
+        Ok(Some(CommitHandle { sink: self.sink, actor: self.actor, epoch, payload }))
+    }
+
+    fn write_frame(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let rows = std::mem::take(&mut self.pending_rows);
+        let body = encode(&pending).map_err(io::Error::other)?;
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(self.log.create(&self.stem)?),
+        };
+        let length =
+            u32::try_from(body.len()).map_err(|_| io::Error::other("a frame of the sink log is too long"))?;
+        open.file.write_all(&length.to_le_bytes())?;
+        open.file.write_all(&crc32fast::hash(&body).to_le_bytes())?;
+        open.file.write_all(&body)?;
+        open.length += 8 + u64::from(length);
+        open.rows += rows as u64;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.log.release(&open.name, |file| file.open = false);
+        }
+    }
+
+    /// Bytes of memory that wait to be encoded.
+    pub fn memory(&self) -> usize {
+        self.pending.iter().map(ChangeBatch::memory).sum()
+    }
+}
+
+impl Drop for SinkLogWriter {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn encode(batches: &[ChangeBatch]) -> Result<Vec<u8>, ArrowError> {
+    let rows: Vec<&RecordBatch> = batches.iter().map(ChangeBatch::rows).collect();
+    let rows = concat_batches(&rows[0].schema(), rows)?;
+    let mut body = Vec::with_capacity(rows.get_array_memory_size() + 1024);
+    if batches.iter().all(|b| b.diffs().is_none()) {
+        body.extend_from_slice(&0u32.to_le_bytes());
+    } else {
+        body.extend_from_slice(&(rows.num_rows() as u32).to_le_bytes());
+        for batch in batches {
+            (0..batch.num_rows()).for_each(|row| body.extend_from_slice(&batch.diff(row).to_le_bytes()));
+        }
+    }
+    let mut writer = StreamWriter::try_new(&mut body, &rows.schema())?;
+    writer.write(&rows)?;
+    writer.finish()?;
+    drop(writer);
+    Ok(body)
+}
+
+/// Reads a sealed part, frame by frame.
+#[derive(Debug)]
+pub struct SinkLogReader {
+    name: String,
+    file: BufReader<File>,
+    left: u64,
+}
+
+impl SinkLogReader {
+    fn frame(&mut self) -> io::Result<ChangeBatch> {
+        let mut head = [0; 8];
+        self.file.read_exact(&mut head)?;
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (length, crc) = (u64::from(word(0)), word(4));
+        if self.left < 8 + length {
+            return Err(damaged(&self.name, "a frame goes beyond its part"));
+        }
+        let mut body = vec![0; length as usize];
+        self.file.read_exact(&mut body)?;
+        if crc32fast::hash(&body) != crc {
+            return Err(damaged(&self.name, "a checksum does not match"));
+        }
+        self.left -= 8 + length;
+        decode(&body).map_err(|e| damaged(&self.name, e))
+    }
+}
+
+impl Iterator for SinkLogReader {
+    type Item = io::Result<ChangeBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.left > 0).then(|| {
+            let frame = self.frame();
+            if frame.is_err() {
+                self.left = 0;
+            }
+            frame
+        })
+    }
+}
+
+fn decode(body: &[u8]) -> Result<ChangeBatch, ArrowError> {
+    let short = || ArrowError::IpcError("a frame is too short".into());
+    let (count, rest) = body.split_first_chunk::<4>().ok_or_else(short)?;
+    let count = u32::from_le_bytes(*count) as usize;
+    let (diffs, rows) = rest.split_at_checked(count * 8).ok_or_else(short)?;
+    let rows = StreamReader::try_new(rows, None)?.next().ok_or_else(short)??;
+    if count == 0 {
+        return Ok(ChangeBatch::insertions(rows));
+    }
+    let diffs: Vec<i64> =
+        diffs.chunks_exact(8).map(|d| i64::from_le_bytes(d.try_into().unwrap_or_default())).collect();
+    Ok(ChangeBatch::new(rows, diffs))
+}
+
+fn damaged(name: &str, why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("sink log {name} is damaged: {why}"))
+}
+
+#[cfg(test)]
+#[path = "tests/sink_log.rs"]
+mod tests;
