@@ -12,6 +12,7 @@ pub mod config;
 pub mod connectors;
 pub mod dataflow;
 pub mod dml;
+pub mod failpoint;
 pub mod job;
 pub mod operators;
 pub mod serve;

@@ -1,16 +1,27 @@
-//! The reference store: an ordered map, copied for each snapshot. For tests, and as the oracle of
-//! the store that counts.
+//! The reference store: an ordered map, copied when it is written while a snapshot of it lives.
+//! For tests and small state, and the oracle of the store that counts.
+//!
+//! ```text
+//!   checkpoint  a file of entries: key length (u32, little endian) │ key │ value length │ value
+//! ```
 
 use super::StateError;
-use super::store::{StateRead, WriteOp, WriteRun, is_absent};
+use super::store::{StateRead, StateStore, WriteOp, WriteRun, is_absent};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
 use weir_catalog::TableId;
+
+/// The name of the file in a checkpoint's directory. Like RocksDB's it names immutable state.
+const FILE: &str = "memory.sst";
 
 /// A store in memory, and a snapshot of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryStore {
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    entries: Arc<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl MemoryStore {
@@ -21,16 +32,17 @@ impl MemoryStore {
 
     /// Applies the writes of `run`, in order.
     pub fn apply(&mut self, run: &WriteRun) {
+        let entries = Arc::make_mut(&mut self.entries);
         for (op, key, value) in run.iter() {
             match op {
                 WriteOp::Put => {
-                    self.entries.insert(key.to_vec(), value.to_vec());
+                    entries.insert(key.to_vec(), value.to_vec());
                 }
                 WriteOp::Delete => {
-                    self.entries.remove(key);
+                    entries.remove(key);
                 }
                 WriteOp::AddCount => {
-                    let sum = self.entries.entry(key.to_vec()).or_insert_with(|| vec![0; 8]);
+                    let sum = entries.entry(key.to_vec()).or_insert_with(|| vec![0; 8]);
                     *sum = (count(sum).wrapping_add(count(value))).to_le_bytes().to_vec();
                 }
             }
@@ -39,7 +51,30 @@ impl MemoryStore {
 
     /// Removes all of `table`.
     pub fn drop_table(&mut self, table: TableId) {
-        self.entries.retain(|key, _| !key.starts_with(&table.0.to_be_bytes()));
+        Arc::make_mut(&mut self.entries).retain(|key, _| !key.starts_with(&table.0.to_be_bytes()));
+    }
+
+    /// The store that `checkpoint` holds.
+    pub fn restore(checkpoint: &Path) -> Result<Self, StateError> {
+        let bytes = std::fs::read(checkpoint.join(FILE))?;
+        let mut rest = bytes.as_slice();
+        let mut take = || -> Option<Vec<u8>> {
+            let (length, after) = rest.split_at_checked(4)?;
+            let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+            let (piece, after) = after.split_at_checked(length)?;
+            rest = after;
+            Some(piece.to_vec())
+        };
+        let mut entries = BTreeMap::new();
+        while let Some(key) = take() {
+            let value = take().ok_or_else(|| StateError::Store(format!("{FILE} ends early")))?;
+            entries.insert(key, value);
+        }
+        if rest.is_empty() {
+            Ok(Self { entries: Arc::new(entries) })
+        } else {
+            Err(StateError::Store(format!("{FILE} ends early")))
+        }
     }
 
     /// How many keys it has.
@@ -55,6 +90,36 @@ impl MemoryStore {
 
 fn count(bytes: &[u8]) -> i64 {
     bytes.try_into().map_or(0, i64::from_le_bytes)
+}
+
+impl StateStore for MemoryStore {
+    fn apply(&mut self, run: &WriteRun) -> Result<(), StateError> {
+        MemoryStore::apply(self, run);
+        Ok(())
+    }
+
+    fn drop_table(&mut self, table: TableId) -> Result<(), StateError> {
+        MemoryStore::drop_table(self, table);
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Arc<dyn StateRead> {
+        Arc::new(self.clone())
+    }
+
+    fn checkpoint(&self, dir: &Path) -> Result<(), StateError> {
+        std::fs::create_dir(dir)?;
+        let mut out = BufWriter::new(File::create_new(dir.join(FILE))?);
+        for (key, value) in self.entries.iter().filter(|(_, v)| !is_absent(v)) {
+            for piece in [key, value] {
+                out.write_all(&(piece.len() as u32).to_le_bytes())?;
+                out.write_all(piece)?;
+            }
+        }
+        let file = out.into_inner().map_err(|e| e.into_error())?;
+        file.sync_all()?;
+        Ok(File::open(dir)?.sync_all()?)
+    }
 }
 
 impl StateRead for MemoryStore {
@@ -84,3 +149,7 @@ impl StateRead for MemoryStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "tests/memory.rs"]
+mod tests;

@@ -9,10 +9,14 @@
 mod column;
 pub mod key;
 pub mod memory;
+pub mod rocks;
 pub mod store;
 pub mod table;
 pub mod value;
 
+#[cfg(test)]
+#[path = "tests/conformance.rs"]
+mod conformance;
 #[cfg(test)]
 #[path = "tests/random.rs"]
 pub(crate) mod random;

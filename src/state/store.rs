@@ -11,6 +11,8 @@
 
 use super::StateError;
 use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
 use weir_catalog::TableId;
 
 /// What a write does to its key. **Invariant:** a key is either put and deleted, or only counted;
@@ -73,7 +75,12 @@ impl WriteRun {
     }
 
     /// Adds a write whose key and value are appended in place by the two closures.
-    pub fn write_with(&mut self, op: WriteOp, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>)) {
+    pub fn write_with(
+        &mut self,
+        op: WriteOp,
+        key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.data.extend_from_slice(&self.table.0.to_be_bytes());
         key(&mut self.data);
         let end_of_key = self.data.len();
@@ -99,6 +106,25 @@ impl WriteRun {
     pub fn take(&mut self) -> WriteRun {
         std::mem::replace(self, WriteRun::new(self.table))
     }
+}
+
+/// Where state is written. Only [`super::apply`]'s thread does.
+///
+/// A store must: 1. apply writes in their order; 2. give snapshots that no later write changes and
+/// that outlive it; 3. put into a checkpoint all that was applied before, durably, and nothing
+/// that is applied later; 4. hide from readers what is absent ([`is_absent`]).
+pub trait StateStore: Send {
+    /// Applies the writes of `run`, in order.
+    fn apply(&mut self, run: &WriteRun) -> Result<(), StateError>;
+
+    /// Removes all of `table`.
+    fn drop_table(&mut self, table: TableId) -> Result<(), StateError>;
+
+    /// What it holds now.
+    fn snapshot(&self) -> Arc<dyn StateRead>;
+
+    /// Makes the directory `dir`, which does not exist, hold what the store holds now.
+    fn checkpoint(&self, dir: &Path) -> Result<(), StateError>;
 }
 
 /// An immutable view of the state at one epoch.

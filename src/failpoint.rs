@@ -1,0 +1,132 @@
+//! Fail points: named places where a drill or a test makes this process die, fail or wait.
+//!
+//! ```text
+//!   WEIR_FAILPOINT = point [, point …]
+//!   point          = name [:nth hit] = kill | error | sleep:milliseconds
+//!
+//!   WEIR_FAILPOINT="manifest.before_rename:3=kill"     SIGKILL at the third manifest
+//! ```
+//! Without the variable a fail point costs one load. The variable is read once, at the first hit.
+
+use std::io;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Effect {
+    Kill,
+    Error,
+    Sleep(Duration),
+}
+
+#[derive(Debug)]
+struct Point {
+    name: String,
+    /// Fires at this hit only; at each one if none is given.
+    nth: Option<u64>,
+    effect: Effect,
+    hits: AtomicU64,
+}
+
+static POINTS: LazyLock<Vec<Point>> = LazyLock::new(|| match std::env::var("WEIR_FAILPOINT") {
+    Ok(spec) => parse(&spec).unwrap_or_else(|e| panic!("WEIR_FAILPOINT: {e}")),
+    Err(_) => Vec::new(),
+});
+
+fn parse(spec: &str) -> Result<Vec<Point>, String> {
+    spec.split(',').map(str::trim).filter(|s| !s.is_empty()).map(parse_point).collect()
+}
+
+fn parse_point(spec: &str) -> Result<Point, String> {
+    let (place, effect) = spec.split_once('=').ok_or_else(|| format!("\"{spec}\" has no effect"))?;
+    let (name, nth) = match place.split_once(':') {
+        Some((name, nth)) => {
+            (name, Some(nth.parse().map_err(|_| format!("\"{nth}\" is no number of hits"))?))
+        }
+        None => (place, None),
+    };
+    let effect = match effect.split_once(':') {
+        None if effect == "kill" => Effect::Kill,
+        None if effect == "error" => Effect::Error,
+        Some(("sleep", ms)) => Effect::Sleep(Duration::from_millis(
+            ms.parse().map_err(|_| format!("\"{ms}\" is no milliseconds"))?,
+        )),
+        _ => return Err(format!("\"{effect}\" is no effect: kill, error or sleep:milliseconds")),
+    };
+    Ok(Point { name: name.to_owned(), nth, effect, hits: AtomicU64::new(0) })
+}
+
+/// The fail point `name`: does what was asked for it, usually nothing.
+pub fn hit(name: &str) -> io::Result<()> {
+    #[cfg(test)]
+    testing::hit(name)?;
+    POINTS.iter().filter(|p| p.name == name).try_for_each(fire)
+}
+
+fn fire(point: &Point) -> io::Result<()> {
+    let hit = point.hits.fetch_add(1, Ordering::Relaxed) + 1;
+    if point.nth.is_some_and(|nth| nth != hit) {
+        return Ok(());
+    }
+    match point.effect {
+        Effect::Kill => kill(),
+        Effect::Error => Err(io::Error::other(format!("fail point {}", point.name))),
+        Effect::Sleep(time) => {
+            std::thread::sleep(time);
+            Ok(())
+        }
+    }
+}
+
+fn kill() -> ! {
+    // SAFETY: a plain system call on our own process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Fail points of one test: they fire on its thread only.
+#[cfg(test)]
+pub mod testing {
+    use super::{Point, fire, io, parse};
+    use std::cell::RefCell;
+
+    thread_local!(static POINTS: RefCell<Vec<Point>> = const { RefCell::new(Vec::new()) });
+
+    /// Replaces this thread's fail points.
+    pub fn set(spec: &str) {
+        POINTS.set(parse(spec).unwrap());
+    }
+
+    pub(super) fn hit(name: &str) -> io::Result<()> {
+        POINTS.with_borrow(|points| points.iter().filter(|p| p.name == name).try_for_each(fire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_fires_at_its_hit() {
+        testing::set("a:2=error, b=sleep:1");
+        assert!(hit("a").is_ok());
+        assert_eq!(hit("a").unwrap_err().to_string(), "fail point a");
+        assert!(hit("a").is_ok() && hit("b").is_ok() && hit("c").is_ok());
+    }
+
+    #[test]
+    fn what_is_misspelled_is_named() {
+        for (spec, error) in [
+            ("a", "\"a\" has no effect"),
+            ("a:x=kill", "\"x\" is no number of hits"),
+            ("a=stop", "\"stop\" is no effect: kill, error or sleep:milliseconds"),
+            ("a=sleep:x", "\"x\" is no milliseconds"),
+        ] {
+            assert_eq!(parse(spec).unwrap_err(), error);
+        }
+        assert_eq!(parse("a:3=kill").unwrap()[0].effect, Effect::Kill);
+    }
+}

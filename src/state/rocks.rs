@@ -1,0 +1,286 @@
+//! RocksDB: the store that counts. The only file that names it.
+//!
+//! One instance a database, one column family, WAL off: a checkpoint is the log. The live
+//! directory is scratch; what is opened is always a fresh one, empty or linked from a checkpoint.
+//!
+//! ```text
+//!   live/ ── checkpoint() ──> flush, then hard links of every SST ──> checkpoints/<epoch>/
+//!   checkpoints/<epoch>/ ── restore() ──> hard links of every SST, copies of the rest ──> live/
+//! ```
+//! Counts are added by a merge operator; a count that came to zero is hidden from readers and
+//! dropped by a compaction filter. Bloom filters know whole keys and the first
+//! [`BLOOM_PREFIX`] bytes: table, vnode and what fits a bigint key column.
+
+use super::StateError;
+use super::store::{StateRead, StateStore, WriteOp, WriteRun, is_absent, prefix_end};
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{
+    BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBCompressionType, DBWithThreadMode,
+    LogLevel, MergeOperands, MultiThreaded, Options, ReadOptions, SliceTransform, SnapshotWithThreadMode,
+    WriteBatch, WriteBufferManager, WriteOptions,
+};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use weir_catalog::TableId;
+
+type Db = DBWithThreadMode<MultiThreaded>;
+
+const COLUMN_FAMILY: &str = "default";
+/// Table id, vnode, marker and eight bytes.
+const BLOOM_PREFIX: usize = 14;
+/// Measured: sorted batches of thousands are written twice as fast as single rows.
+const BATCH_ENTRIES: usize = 4096;
+const BLOCK_BYTES: usize = 16 << 10;
+const MEMTABLE_BYTES: usize = 32 << 20;
+
+impl From<rocksdb::Error> for StateError {
+    fn from(error: rocksdb::Error) -> Self {
+        StateError::Store(error.into_string())
+    }
+}
+
+/// What all databases of a process share: the block cache and the limit on memtables.
+#[derive(Clone)]
+pub struct RocksMemory {
+    cache: Cache,
+    buffers: WriteBufferManager,
+}
+
+impl RocksMemory {
+    /// A block cache of `cache_bytes` and memtables of `memtable_bytes`, over all databases.
+    pub fn new(cache_bytes: usize, memtable_bytes: usize) -> Self {
+        let cache = Cache::new_lru_cache(cache_bytes);
+        // It flushes early and never stalls: the writer is one thread that we bound ourselves.
+        let buffers = WriteBufferManager::new_write_buffer_manager(memtable_bytes, false);
+        Self { cache, buffers }
+    }
+
+    /// Bytes in use.
+    pub fn usage(&self) -> usize {
+        self.cache.get_usage() + self.buffers.get_usage()
+    }
+}
+
+/// A live store.
+pub struct RocksStore {
+    db: Arc<Db>,
+}
+
+impl RocksStore {
+    /// A new, empty store in `dir`. What is there goes.
+    pub fn create(dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
+        clear(dir)?;
+        Self::open(dir, memory)
+    }
+
+    /// A store in `dir` that starts with what `checkpoint` holds. What is in `dir` goes;
+    /// `checkpoint` stays as it is.
+    pub fn restore(checkpoint: &Path, dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
+        clear(dir)?;
+        for entry in std::fs::read_dir(checkpoint)? {
+            let from = entry?.path();
+            let Some(name) = from.file_name() else { continue };
+            if from.extension().is_some_and(|e| e == "sst") {
+                std::fs::hard_link(&from, dir.join(name))?;
+            } else if is_rocksdb_file(&name.to_string_lossy()) {
+                std::fs::copy(&from, dir.join(name))?;
+            }
+        }
+        Self::open(dir, memory)
+    }
+
+    fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
+        let options = options(memory);
+        // Without the descriptor this column family would get default options.
+        let family = ColumnFamilyDescriptor::new(COLUMN_FAMILY, options.clone());
+        let db = Db::open_cf_descriptors(&options, dir, [family])?;
+        Ok(Self { db: Arc::new(db) })
+    }
+
+    /// A number that RocksDB tells of itself, such as `rocksdb.estimate-num-keys`.
+    pub fn property(&self, name: &str) -> Option<u64> {
+        self.db.property_int_value(name).ok().flatten()
+    }
+
+    /// Merges everything into the last level.
+    pub fn compact(&self) {
+        self.db.compact_range_cf(&family(&self.db), None::<&[u8]>, None::<&[u8]>);
+    }
+
+    fn write(&self, batch: WriteBatch) -> Result<(), StateError> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        Ok(self.db.write_opt(batch, &options)?)
+    }
+}
+
+impl StateStore for RocksStore {
+    fn apply(&mut self, run: &WriteRun) -> Result<(), StateError> {
+        let entries: Vec<_> = run.iter().collect();
+        let cf = family(&self.db);
+        for chunk in entries.chunks(BATCH_ENTRIES) {
+            let mut chunk = chunk.to_vec();
+            // Stable: writes of one key stay in order.
+            chunk.sort_by(|a, b| a.1.cmp(b.1));
+            let mut batch = WriteBatch::default();
+            for (i, (op, key, value)) in chunk.iter().enumerate() {
+                let overwritten =
+                    chunk.get(i + 1).is_some_and(|next| next.1 == *key && next.0 != WriteOp::AddCount);
+                match op {
+                    _ if overwritten => {}
+                    WriteOp::Put => batch.put_cf(&cf, key, value),
+                    WriteOp::Delete => batch.delete_cf(&cf, key),
+                    WriteOp::AddCount => batch.merge_cf(&cf, key, value),
+                }
+            }
+            self.write(batch)?;
+        }
+        Ok(())
+    }
+
+    fn drop_table(&mut self, table: TableId) -> Result<(), StateError> {
+        let prefix = table.0.to_be_bytes();
+        let mut batch = WriteBatch::default();
+        batch.delete_range_cf(&family(&self.db), prefix.as_slice(), prefix_end(&prefix).as_slice());
+        self.write(batch)
+    }
+
+    fn snapshot(&self) -> Arc<dyn StateRead> {
+        Arc::new(RocksSnapshot::new(self.db.clone()))
+    }
+
+    fn checkpoint(&self, dir: &Path) -> Result<(), StateError> {
+        Ok(Checkpoint::new(&self.db)?.create_checkpoint(dir)?)
+    }
+}
+
+/// Makes `dir` an empty directory.
+fn clear(dir: &Path) -> Result<(), StateError> {
+    match std::fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+        _ => {}
+    }
+    Ok(std::fs::create_dir_all(dir)?)
+}
+
+/// Whether RocksDB itself wrote the file: a checkpoint's directory holds a manifest of ours too.
+fn is_rocksdb_file(name: &str) -> bool {
+    name == "CURRENT"
+        || name.starts_with("MANIFEST-")
+        || name.starts_with("OPTIONS-")
+        || name.ends_with(".log")
+}
+
+fn family(db: &Db) -> Arc<BoundColumnFamily<'_>> {
+    db.cf_handle(COLUMN_FAMILY).expect("it was opened by its descriptor")
+}
+
+fn options(memory: &RocksMemory) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&memory.cache);
+    table.set_block_size(BLOCK_BYTES);
+    table.set_bloom_filter(10.0, false);
+    table.set_whole_key_filtering(true);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_format_version(6);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&table);
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(BLOOM_PREFIX));
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_write_buffer_manager(&memory.buffers);
+    options.set_write_buffer_size(MEMTABLE_BYTES);
+    options.set_max_write_buffer_number(4);
+    options.set_max_background_jobs(2);
+    options.set_level_zero_file_num_compaction_trigger(8);
+    options.set_merge_operator_associative("weir.add_count", add_counts);
+    options.set_compaction_filter("weir.zero_count", |_, _, value| match is_absent(value) {
+        true => rocksdb::CompactionDecision::Remove,
+        false => rocksdb::CompactionDecision::Keep,
+    });
+    options.set_keep_log_file_num(2);
+    options.set_log_level(LogLevel::Warn);
+    options
+}
+
+/// The sum of a count and what is added to it. Operands of another length are damage; the sum is
+/// refused, and the read or compaction that needs it fails.
+fn add_counts(_key: &[u8], count: Option<&[u8]>, added: &MergeOperands) -> Option<Vec<u8>> {
+    let mut sum = 0i64;
+    for value in count.into_iter().chain(added) {
+        sum = sum.wrapping_add(i64::from_le_bytes(value.try_into().ok()?));
+    }
+    Some(sum.to_le_bytes().to_vec())
+}
+
+/// A snapshot that keeps its database open.
+struct RocksSnapshot {
+    /// Declared before `db`, so that it is released before.
+    snapshot: SnapshotWithThreadMode<'static, Db>,
+    db: Arc<Db>,
+}
+
+impl RocksSnapshot {
+    fn new(db: Arc<Db>) -> Self {
+        // SAFETY: the database lives on the heap behind `db`, which outlives the snapshot: both
+        // are fields of one struct, and fields are dropped in order of declaration.
+        let borrowed: &'static Db = unsafe { &*Arc::as_ptr(&db) };
+        Self { snapshot: borrowed.snapshot(), db }
+    }
+
+    fn read_options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        options.set_snapshot(&self.snapshot);
+        options
+    }
+}
+
+impl StateRead for RocksSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        let value = self.db.get_cf_opt(&family(&self.db), key, &self.read_options())?;
+        Ok(value.filter(|v| !is_absent(v)))
+    }
+
+    fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StateError> {
+        let options = self.read_options();
+        let found = self.db.batched_multi_get_cf_opt(&family(&self.db), keys, keys.is_sorted(), &options);
+        found.into_iter().map(|v| Ok(v?.filter(|v| !is_absent(v)).map(|v| v.to_vec()))).collect()
+    }
+
+    fn scan(
+        &self,
+        lower: &[u8],
+        upper: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StateError> {
+        if lower >= upper {
+            return Ok(());
+        }
+        let mut options = self.read_options();
+        options.set_iterate_range(lower..upper);
+        // The prefix bloom may only be asked where the whole range has one prefix.
+        let one_prefix = has_one_prefix(lower, upper);
+        options.set_total_order_seek(!one_prefix);
+        options.set_prefix_same_as_start(one_prefix);
+        let mut cursor = self.db.raw_iterator_cf_opt(&family(&self.db), options);
+        cursor.seek(lower);
+        while let Some((key, value)) = cursor.item() {
+            if !is_absent(value) && visit(key, value).is_break() {
+                return Ok(());
+            }
+            cursor.next();
+        }
+        Ok(cursor.status()?)
+    }
+}
+
+/// Whether every key in the range starts with the first [`BLOOM_PREFIX`] bytes of `lower`.
+fn has_one_prefix(lower: &[u8], upper: &[u8]) -> bool {
+    lower.len() >= BLOOM_PREFIX && upper <= prefix_end(&lower[..BLOOM_PREFIX]).as_slice()
+}
+
+#[cfg(test)]
+#[path = "tests/rocks.rs"]
+mod tests;

@@ -1,0 +1,69 @@
+//! The RocksDB store conforms, and does what only it does.
+
+use super::super::conformance;
+use super::*;
+
+fn memory() -> RocksMemory {
+    RocksMemory::new(8 << 20, 8 << 20)
+}
+
+#[test]
+fn conforms() {
+    conformance::check(|live, checkpoint| match checkpoint {
+        Some(checkpoint) => Box::new(RocksStore::restore(checkpoint, live, &memory()).unwrap()),
+        None => Box::new(RocksStore::create(live, &memory()).unwrap()),
+    });
+}
+
+#[test]
+fn counts_of_zero_are_compacted_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = RocksStore::create(dir.path(), &memory()).unwrap();
+    for diff in [2i64, -2] {
+        let mut run = WriteRun::new(TableId(1));
+        for i in 0..1000u16 {
+            run.write(WriteOp::AddCount, &i.to_be_bytes(), &diff.to_le_bytes());
+        }
+        store.apply(&run).unwrap();
+        store.compact();
+    }
+    // The first compaction merges counts to zero, the next one drops them.
+    let mut run = WriteRun::new(TableId(1));
+    run.write(WriteOp::AddCount, &[0, 0], &1i64.to_le_bytes());
+    run.write(WriteOp::AddCount, &[255, 255], &1i64.to_le_bytes());
+    store.apply(&run).unwrap();
+    store.compact();
+    assert!(store.property("rocksdb.estimate-num-keys").unwrap() <= 3);
+}
+
+#[test]
+fn a_count_that_is_no_count_fails_the_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = RocksStore::create(dir.path(), &memory()).unwrap();
+    let mut run = WriteRun::new(TableId(1));
+    run.write(WriteOp::AddCount, &[0, 0], &[1, 2, 3]);
+    run.write(WriteOp::AddCount, &[0, 0], &1i64.to_le_bytes());
+    store.apply(&run).unwrap();
+    assert!(store.snapshot().get(&[0, 0, 0, 1, 0, 0]).is_err());
+}
+
+#[test]
+fn checkpoints_share_what_did_not_change() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = RocksStore::create(&dir.path().join("live"), &memory()).unwrap();
+    let mut inodes = Vec::new();
+    for round in 0..2u8 {
+        let mut run = WriteRun::new(TableId(1));
+        run.write(WriteOp::Put, &[0, round], &[1]);
+        store.apply(&run).unwrap();
+        let checkpoint = dir.path().join(round.to_string());
+        store.checkpoint(&checkpoint).unwrap();
+        let ssts = std::fs::read_dir(checkpoint).unwrap().map(|e| e.unwrap());
+        let ssts = ssts.filter(|e| e.path().extension().is_some_and(|e| e == "sst"));
+        inodes.push(ssts.map(|e| e.metadata().unwrap().ino()).collect::<Vec<_>>());
+    }
+    assert_eq!(inodes[0].len(), 1);
+    assert_eq!(inodes[1].len(), 2);
+    assert!(inodes[1].contains(&inodes[0][0]));
+}
