@@ -79,12 +79,10 @@ impl FieldPlan {
             column: column.name.clone(),
             reason: format!("it can't generate {}", column.sql_type),
         })?;
-        if let Values::Whole { min, max } = values {
-            if min > max {
-                let (connector, option) = (NAME.into(), format!("{start}max"));
-                let reason = "it is below min".into();
-                return Err(ConnectorError::InvalidOption { connector, option, reason });
-            }
+        if matches!(values, Values::Whole { min, max } if min > max) {
+            let (connector, option) = (NAME.into(), format!("{start}max"));
+            let reason = "it is below min".into();
+            return Err(ConnectorError::InvalidOption { connector, option, reason });
         }
         let end = match values {
             Values::Sequence { start } => {

@@ -5,8 +5,10 @@
 //! Only this area (beside `wire` and the HTTP page) opens sockets or files of the user's.
 
 pub mod blackhole;
+pub mod committer;
 pub mod datagen;
 pub mod datagen_field;
+pub mod delivery;
 pub mod error;
 pub mod net;
 pub mod nexmark;

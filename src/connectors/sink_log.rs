@@ -281,7 +281,7 @@ fn encode(batches: &[ChangeBatch]) -> Result<Vec<u8>, ArrowError> {
     Ok(body)
 }
 
-/// Reads a sealed part, frame by frame.
+/// Reads a sealed part, frame by frame: its changes, and how many bytes of the log they take.
 #[derive(Debug)]
 pub struct SinkLogReader {
     name: String,
@@ -290,7 +290,7 @@ pub struct SinkLogReader {
 }
 
 impl SinkLogReader {
-    fn frame(&mut self) -> io::Result<ChangeBatch> {
+    fn frame(&mut self) -> io::Result<(ChangeBatch, u64)> {
         let mut head = [0; 8];
         self.file.read_exact(&mut head)?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -304,12 +304,13 @@ impl SinkLogReader {
             return Err(damaged(&self.name, "a checksum does not match"));
         }
         self.left -= 8 + length;
-        decode(&body).map_err(|e| damaged(&self.name, e))
+        let changes = decode(&body).map_err(|e| damaged(&self.name, e))?;
+        Ok((changes, 8 + length))
     }
 }
 
 impl Iterator for SinkLogReader {
-    type Item = io::Result<ChangeBatch>;
+    type Item = io::Result<(ChangeBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         (self.left > 0).then(|| {

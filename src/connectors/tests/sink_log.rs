@@ -17,7 +17,7 @@ fn batch(range: std::ops::Range<i64>, diff: i64) -> ChangeBatch {
 fn read(log: &SinkLog, handle: &CommitHandle) -> io::Result<Vec<(i64, i64)>> {
     let mut changes = Vec::new();
     for batch in log.read(&SealedPart::of(handle)?)? {
-        let batch = batch?;
+        let (batch, _) = batch?;
         let numbers = batch.column(0).as_primitive::<Int64Type>();
         changes.extend((0..batch.num_rows()).map(|i| (numbers.value(i), batch.diff(i))));
     }
