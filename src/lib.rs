@@ -19,4 +19,5 @@ pub mod serve;
 pub mod session;
 pub mod state;
 pub mod stream;
+pub mod telemetry;
 pub mod wire;

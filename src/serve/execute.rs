@@ -1,16 +1,223 @@
 //! Runs a batch plan, with limits.
+//!
+//! ```text
+//!   caller's runtime                     query threads (lower priority)
+//!   execute ── plan, resolve ───────────> physical plan ── batches ──┐
+//!   stream <── cancel? timeout? <──────── channel of two batches <───┘
+//! ```
+//! Dropping the stream ends the query.
 
+use super::snapshot::QuerySnapshot;
 use super::{QueryOptions, ServeContext, ServeError};
+use crate::config::Config;
+use crate::telemetry::METRICS;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ParamValues;
+use datafusion::error::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::SessionConfig;
+use futures::StreamExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How much less willing the system is to run queries than the dataflow.
+const QUERY_NICENESS: i32 = 5;
+
+/// The threads that run queries, and what all queries' plans are made with.
+pub struct QueryEngine {
+    runtime: Option<tokio::runtime::Runtime>,
+    state: SessionState,
+}
+
+impl QueryEngine {
+    /// Starts the threads.
+    pub fn new(config: &Config) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(config.query_threads)
+            .max_blocking_threads(config.query_threads)
+            .thread_name("weir-query")
+            .enable_time()
+            .on_thread_start(lower_priority)
+            .build()?;
+        let mut session = SessionConfig::new().with_target_partitions(config.query_threads);
+        session.options_mut().execution.collect_statistics = false;
+        session.options_mut().sql_parser.map_string_types_to_utf8view = false;
+        let state = SessionStateBuilder::new().with_config(session).build();
+        Ok(Self { runtime: Some(runtime), state })
+    }
+
+    fn handle(&self) -> &tokio::runtime::Handle {
+        self.runtime.as_ref().expect("taken by drop only").handle()
+    }
+
+    /// What one query is planned and run with.
+    fn session(&self, memory_limit: usize) -> Result<SessionState, DataFusionError> {
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_limit)))
+            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+            .build_arc()?;
+        let mut state =
+            SessionStateBuilder::new_from_existing(self.state.clone()).with_runtime_env(runtime).build();
+        state.mark_start_execution();
+        Ok(state)
+    }
+}
+
+impl Drop for QueryEngine {
+    fn drop(&mut self) {
+        // A runtime must not wait for its threads where its owner may be async.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn lower_priority() {
+    // SAFETY: plain system calls on the calling thread's own id.
+    #[allow(unsafe_code)]
+    unsafe {
+        let thread = libc::syscall(libc::SYS_gettid) as libc::id_t;
+        libc::setpriority(libc::PRIO_PROCESS, thread, QUERY_NICENESS);
+    }
+}
+
+/// When a query ends whether it is done or not.
+struct Ending {
+    cancel: CancellationToken,
+    deadline: Option<Instant>,
+}
+
+impl Ending {
+    /// Waits for `work`, unless the query has to end.
+    async fn or<T>(&self, work: impl Future<Output = T>) -> Result<T, ServeError> {
+        let deadline = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(ServeError::canceled()),
+            () = deadline => Err(ServeError::timed_out()),
+            done = work => Ok(done),
+        }
+    }
+}
 
 impl ServeContext {
-    /// Runs `plan` at the newest visible epoch. Errors of rows come in the stream.
+    /// Runs `plan` at the newest visible epoch. What fails while rows are computed comes in the
+    /// stream, as a `DataFusionError` that `ServeError::from` understands.
     pub async fn execute(
         &self,
-        _plan: LogicalPlan,
-        _options: QueryOptions,
+        plan: LogicalPlan,
+        options: QueryOptions,
     ) -> Result<SendableRecordBatchStream, ServeError> {
-        Err(ServeError::new(weir_catalog::SqlState::FEATURE_NOT_SUPPORTED, "not yet"))
+        METRICS.queries.inc();
+        let ending = Ending {
+            cancel: options.cancel.clone(),
+            deadline: options.timeout.filter(|t| *t > Duration::ZERO).map(|t| Instant::now() + t),
+        };
+        let plan = with_params(plan, options.params)?;
+        let snapshot = QuerySnapshot::new(&self.db, options.overlay);
+        let plan = snapshot.resolve(plan, &self.system, &options.session)?;
+        let memory_limit = options.memory_limit.unwrap_or(self.config.query_memory_limit);
+        let session = self.engine.session(memory_limit)?;
+
+        let (schema_sender, schema) = oneshot::channel();
+        let (sender, batches) = mpsc::channel(2);
+        let query = run(session, plan, schema_sender, sender);
+        let task = AbortOnDropHandle::new(self.engine.handle().spawn(query));
+        let schema = match ending.or(schema).await? {
+            Ok(schema) => schema?,
+            Err(_) => return Err(panicked(task).await),
+        };
+        Ok(answer(schema, batches, ending, task))
     }
+}
+
+fn with_params(plan: LogicalPlan, params: Option<ParamValues>) -> Result<LogicalPlan, ServeError> {
+    match params {
+        Some(params) => Ok(plan.with_param_values(params)?),
+        None => Ok(plan),
+    }
+}
+
+/// Plans and runs the query, on the query threads.
+async fn run(
+    session: SessionState,
+    plan: LogicalPlan,
+    schema: oneshot::Sender<Result<SchemaRef, ServeError>>,
+    sender: mpsc::Sender<Result<RecordBatch, DataFusionError>>,
+) {
+    let started = async {
+        let physical = session.create_physical_plan(&plan).await?;
+        execute_stream(physical, session.task_ctx())
+    };
+    let mut stream = match started.await {
+        Ok(stream) => stream,
+        Err(error) => return drop(schema.send(Err(error.into()))),
+    };
+    if schema.send(Ok(stream.schema())).is_err() {
+        return;
+    }
+    while let Some(batch) = stream.next().await {
+        let failed = batch.is_err();
+        if sender.send(batch).await.is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn answer(
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<RecordBatch, DataFusionError>>,
+    ending: Ending,
+    task: AbortOnDropHandle<()>,
+) -> SendableRecordBatchStream {
+    let stream = futures::stream::unfold(Some((batches, ending, task)), |running| async move {
+        let (mut batches, ending, task) = running?;
+        match ending.or(batches.recv()).await {
+            Ok(Some(Ok(batch))) => Some((Ok(batch), Some((batches, ending, task)))),
+            Ok(Some(Err(error))) => Some((Err(error), None)),
+            Err(ended) => Some((Err(ended.into()), None)),
+            // The sender is gone: the query is done, or its task panicked.
+            Ok(None) => match task.await {
+                Ok(()) => None,
+                Err(error) => Some((Err(died(error).into()), None)),
+            },
+        }
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream))
+}
+
+async fn panicked(task: AbortOnDropHandle<()>) -> ServeError {
+    match task.await {
+        Err(error) => died(error),
+        Ok(()) => ServeError::canceled(),
+    }
+}
+
+fn died(error: tokio::task::JoinError) -> ServeError {
+    if error.is_cancelled() {
+        return ServeError::new(
+            weir_catalog::SqlState::ADMIN_SHUTDOWN,
+            "terminating connection due to administrator command",
+        );
+    }
+    tracing::error!(%error, "a query panicked");
+    ServeError::new(weir_catalog::SqlState::INTERNAL_ERROR, "the query could not be computed")
+        .with_hint("This is a bug in Weir; its log has the particulars.")
 }

@@ -10,8 +10,14 @@
 //! **Invariants:** a query reads one visible epoch of everything; queries run on their own threads
 //! at a lower priority, so that no query starves the streams; what a query may hold is bounded.
 
+pub mod access;
 pub mod error;
 pub mod execute;
+pub mod layout;
+pub mod overlay;
+pub mod provider;
+pub mod scan;
+pub mod snapshot;
 pub mod system;
 
 pub use error::ServeError;
@@ -24,6 +30,7 @@ use datafusion::common::ParamValues;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use system::SystemTables;
 use tokio_util::sync::CancellationToken;
 use weir_catalog::connector::ConnectorSpec;
 use weir_catalog::source::Options;
@@ -31,7 +38,7 @@ use weir_catalog::{Column, ObjectId};
 use weir_sql::binder::{BindContext, SystemSchemas};
 
 /// What reading needs to know of a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SessionInfo {
     /// Who is connected.
     pub user: String,
@@ -70,6 +77,8 @@ pub struct QueryOptions {
     pub cancel: CancellationToken,
     /// How many bytes it may hold; the default is `query.memory_limit`.
     pub memory_limit: Option<usize>,
+    /// Who asks.
+    pub session: SessionInfo,
 }
 
 /// What the binder may know of connectors, as the registry tells it.
@@ -92,13 +101,16 @@ pub struct ServeContext {
     db: Arc<Database>,
     config: Arc<Config>,
     connectors: Connectors,
-    system: Arc<dyn SystemSchemas>,
+    system: Arc<SystemTables>,
+    engine: execute::QueryEngine,
 }
 
 impl ServeContext {
-    /// For queries on `db`.
-    pub fn new(db: Arc<Database>, config: Arc<Config>) -> Self {
-        Self { db, config, connectors: Connectors::default(), system: Arc::new(system::SystemTables) }
+    /// For queries on `db`. Starts the threads that run them.
+    pub fn new(db: Arc<Database>, config: Arc<Config>) -> std::io::Result<Self> {
+        let engine = execute::QueryEngine::new(&config)?;
+        let system = Arc::new(SystemTables);
+        Ok(Self { db, config, connectors: Connectors::default(), system, engine })
     }
 
     /// With connectors that CREATE SOURCE and CREATE SINK know.
@@ -123,7 +135,7 @@ impl ServeContext {
         BindContext {
             catalog: self.db.catalog(),
             search_path: session.search_path.clone(),
-            system: Arc::clone(&self.system),
+            system: Arc::clone(&self.system) as Arc<dyn SystemSchemas>,
             connectors: Arc::clone(&self.connectors.specs),
             functions: Arc::default(),
             parameter_types: session.parameter_types.clone(),

@@ -1,0 +1,169 @@
+//! How the rows of a stored relation lie in the state store, as a reader needs to know it.
+//!
+//! ```text
+//!   keyed        table │ vnode of the key │ key columns           →  the other columns, in order
+//!   counted      table │ vnode of the row │ all columns           →  count (i64, little endian)
+//! ```
+
+use crate::state::StateError;
+use crate::state::key::KeyCodec;
+use crate::state::value::ValueCodec;
+use crate::stream::Vnode;
+use crate::stream::vnode::hash_columns;
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+use weir_catalog::TableId;
+use weir_catalog::relation::RowKey;
+
+/// The layout of one relation's rows.
+#[derive(Clone, Debug)]
+pub struct RowLayout {
+    /// Where the rows are.
+    pub table: TableId,
+    /// All columns.
+    pub schema: SchemaRef,
+    /// The key's columns, in key order.
+    pub key: Vec<usize>,
+    /// The other columns, in order; none in a counted relation.
+    pub rest: Vec<usize>,
+    /// Whether the value is a count rather than the other columns.
+    pub counted: bool,
+    key_codec: KeyCodec,
+    value_codec: ValueCodec,
+}
+
+impl RowLayout {
+    /// The layout of a relation with these columns and key.
+    pub fn new(table: TableId, schema: SchemaRef, row_key: &RowKey) -> Self {
+        let key = row_key.columns(schema.fields().len());
+        let rest: Vec<usize> = (0..schema.fields().len()).filter(|c| !key.contains(c)).collect();
+        let types = |columns: &[usize]| columns.iter().map(|c| schema.field(*c).data_type().clone()).collect();
+        Self {
+            table,
+            key_codec: KeyCodec::new(types(&key)),
+            value_codec: ValueCodec::new(types(&rest)),
+            counted: matches!(row_key, RowKey::WholeRow),
+            key,
+            rest,
+            schema,
+        }
+    }
+
+    /// A codec for the first `columns` columns of the key.
+    pub fn prefix_codec(&self, columns: usize) -> KeyCodec {
+        KeyCodec::new(self.key_codec.types()[..columns].to_vec())
+    }
+
+    /// The full keys of rows whose key columns are `columns`.
+    pub fn full_keys(&self, columns: &[ArrayRef], rows: usize) -> Vec<Vec<u8>> {
+        let mut hashes = Vec::new();
+        hash_columns(columns, rows, &mut hashes);
+        let vnodes: Vec<Vnode> = hashes.iter().map(|h| Vnode::of_hash(*h)).collect();
+        let keys = self.key_codec.encode_all(columns, rows, Some(&vnodes));
+        (0..rows).map(|row| crate::state::store::full_key(self.table, keys.get(row))).collect()
+    }
+
+    /// Decodes stored rows to the columns that `wanted` names (the others stay `None`), and how
+    /// often each row occurs if that is not once.
+    pub fn decode(&self, rows: &StoredRows, wanted: &[bool]) -> Result<DecodedRows, StateError> {
+        let mut columns: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
+        if self.key.iter().any(|c| wanted[*c]) {
+            // Behind the table id and the vnode.
+            let decoded = self.key_codec.decode(rows.keys().map(|k| &k[5..]))?;
+            for (column, array) in self.key.iter().zip(decoded) {
+                columns[*column] = Some(array);
+            }
+        }
+        if self.rest.iter().any(|c| wanted[*c]) {
+            let decoded = self.value_codec.decode(rows.values())?;
+            for (column, array) in self.rest.iter().zip(decoded) {
+                columns[*column] = Some(array);
+            }
+        }
+        let counts = if self.counted { Some(self.counts(rows)?) } else { None };
+        Ok(DecodedRows { columns, counts: counts.filter(|c| c.values().iter().any(|n| *n != 1)) })
+    }
+
+    fn counts(&self, rows: &StoredRows) -> Result<Arc<Int64Array>, StateError> {
+        let counts: Result<Vec<i64>, StateError> = rows
+            .values()
+            .map(|v| match v.try_into() {
+                Ok(bytes) => Ok(i64::from_le_bytes(bytes)),
+                Err(_) => {
+                    let reason = format!("a count of {} bytes", v.len());
+                    Err(StateError::Corrupt { table: self.table, reason })
+                }
+            })
+            .collect();
+        Ok(Arc::new(Int64Array::from(counts?)))
+    }
+}
+
+/// Entries as they lie in the store, in two buffers.
+#[derive(Debug, Default)]
+pub struct StoredRows {
+    keys: Vec<u8>,
+    key_ends: Vec<usize>,
+    values: Vec<u8>,
+    value_ends: Vec<usize>,
+}
+
+impl StoredRows {
+    /// Adds an entry.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.key_ends.push(self.keys.len());
+        self.values.extend_from_slice(value);
+        self.value_ends.push(self.values.len());
+    }
+
+    /// How many entries.
+    pub fn len(&self) -> usize {
+        self.key_ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.key_ends.is_empty()
+    }
+
+    /// Forgets the entries, keeps the memory.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.key_ends.clear();
+        self.values.clear();
+        self.value_ends.clear();
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.keys.len() + self.values.len()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        slices(&self.keys, &self.key_ends)
+    }
+
+    fn values(&self) -> impl Iterator<Item = &[u8]> {
+        slices(&self.values, &self.value_ends)
+    }
+}
+
+fn slices<'a>(data: &'a [u8], ends: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut start = 0;
+    ends.iter().map(move |end| {
+        let slice = &data[start..*end];
+        start = *end;
+        slice
+    })
+}
+
+/// Rows as columns.
+#[derive(Debug)]
+pub struct DecodedRows {
+    /// By ordinal in the relation; `None` where not wanted.
+    pub columns: Vec<Option<ArrayRef>>,
+    /// How often each row occurs; `None` says once each.
+    pub counts: Option<Arc<Int64Array>>,
+}

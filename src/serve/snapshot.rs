@@ -1,0 +1,120 @@
+//! A consistent epoch for one query: which rows each scan of its plan reads.
+
+use super::layout::RowLayout;
+use super::overlay::OverlayRows;
+use super::provider::RelationProvider;
+use super::system::SystemTables;
+use super::{Overlay, ServeError, SessionInfo};
+use crate::job::manager::{Database, Visible};
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::datasource::provider_as_source;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{LogicalPlan, TableScan, TableSource};
+use std::sync::Arc;
+use weir_catalog::relation::RowKey;
+use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectState, SqlState};
+use weir_sql::binder::context::{RelationSource, SystemSource};
+
+/// What one query reads.
+pub struct QuerySnapshot {
+    catalog: Arc<CatalogSnapshot>,
+    visible: Visible,
+    overlay: Option<Arc<dyn Overlay>>,
+}
+
+impl QuerySnapshot {
+    /// The newest visible epoch of `db`, and what the reader sees on top.
+    pub fn new(db: &Database, overlay: Option<Arc<dyn Overlay>>) -> Self {
+        Self { catalog: db.catalog(), visible: db.visible(), overlay }
+    }
+
+    /// Gives every scan of `plan`, also in subqueries, its rows.
+    pub fn resolve(
+        &self,
+        plan: LogicalPlan,
+        system: &SystemTables,
+        session: &SessionInfo,
+    ) -> Result<LogicalPlan, ServeError> {
+        let resolved = plan.transform_up_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
+            let provider = match self.provider(&*scan.source, system, session)? {
+                Some(provider) => provider,
+                None => return Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+            };
+            let scan = TableScan { source: provider_as_source(provider), ..scan };
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        });
+        Ok(resolved.data()?)
+    }
+
+    fn provider(
+        &self,
+        source: &dyn TableSource,
+        system: &SystemTables,
+        session: &SessionInfo,
+    ) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        if let Some(relation) = source.downcast_ref::<RelationSource>() {
+            return Ok(Some(self.relation(relation)?));
+        }
+        if let Some(table) = source.downcast_ref::<SystemSource>() {
+            let rows = system.rows(&table.schema_name, &table.name, &self.catalog, session)?;
+            let table = MemTable::try_new(Arc::clone(&table.schema), vec![vec![rows]])?;
+            return Ok(Some(Arc::new(table)));
+        }
+        Ok(None)
+    }
+
+    fn relation(&self, source: &RelationSource) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+        // The statement was bound before the snapshot was taken; the object may be further, or gone.
+        let object = match self.catalog.by_id(source.object.id) {
+            Some(object) => object,
+            None => return Err(gone(&source.object).into()),
+        };
+        let row_key = readable(object)?;
+        let layout = RowLayout::new(object.id.table(), Arc::clone(&source.schema), row_key);
+        let changes = self.overlay.as_ref().map(|o| o.changes(object.id)).unwrap_or_default();
+        let overlay =
+            if changes.is_empty() { None } else { OverlayRows::new(&layout, &changes)?.map(Arc::new) };
+        Ok(Arc::new(RelationProvider::new(Arc::clone(object), layout, self.visible.clone(), overlay)))
+    }
+}
+
+fn gone(object: &Object) -> ServeError {
+    ServeError::new(
+        SqlState::UNDEFINED_TABLE,
+        format!("{} \"{}\" was dropped while the statement ran", object.kind(), object.name),
+    )
+}
+
+/// How the rows of `object` are keyed, if they can be read.
+fn readable(object: &Object) -> Result<&RowKey, ServeError> {
+    let key = match &object.body {
+        ObjectBody::Table(table) => &table.key,
+        ObjectBody::MaterializedView(view) => &view.key,
+        ObjectBody::Source(_) => {
+            return Err(ServeError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("source \"{}\" is not stored and cannot be read by SELECT", object.name),
+            )
+            .with_hint(format!(
+                "Create a materialized view on it: CREATE MATERIALIZED VIEW v AS SELECT … FROM {}.",
+                object.name
+            )));
+        }
+        ObjectBody::Sink(_) | ObjectBody::Index(_) | ObjectBody::View(_) => {
+            return Err(ServeError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("cannot read {} \"{}\"", object.kind(), object.name),
+            ));
+        }
+    };
+    if object.state == ObjectState::Creating {
+        return Err(ServeError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("{} \"{}\" is still being filled", object.kind(), object.name),
+        )
+        .with_hint("See weir_catalog.ddl_progress for how far it is."));
+    }
+    Ok(key)
+}
