@@ -15,22 +15,22 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ParamValues;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 /// How much less willing the system is to run queries than the dataflow.
 const QUERY_NICENESS: i32 = 5;
@@ -126,20 +126,31 @@ impl ServeContext {
         options: QueryOptions,
     ) -> Result<SendableRecordBatchStream, ServeError> {
         METRICS.queries.inc();
-        let ending = Ending {
-            cancel: options.cancel.clone(),
-            deadline: options.timeout.filter(|t| *t > Duration::ZERO).map(|t| Instant::now() + t),
-        };
-        let plan = with_params(plan, options.params)?;
-        let snapshot = QuerySnapshot::new(&self.db, options.overlay);
+        let snapshot = QuerySnapshot::new(&self.db, options.overlay.clone());
+        let plan = with_params(plan, options.params.clone())?;
         let plan = snapshot.resolve(plan, &self.system, &options.session)?;
         let memory_limit = options.memory_limit.unwrap_or(self.config.query_memory_limit);
-        let session = self.engine.session(memory_limit)?;
+        self.engine.execute(plan, memory_limit, options.cancel, options.timeout).await
+    }
+}
 
+impl QueryEngine {
+    /// Runs a plan whose scans are resolved.
+    pub async fn execute(
+        &self,
+        plan: LogicalPlan,
+        memory_limit: usize,
+        cancel: CancellationToken,
+        timeout: Option<Duration>,
+    ) -> Result<SendableRecordBatchStream, ServeError> {
+        let deadline = timeout.filter(|t| *t > Duration::ZERO).map(|t| Instant::now() + t);
+        let ending = Ending { cancel, deadline };
+        let session = self.session(memory_limit)?;
         let (schema_sender, schema) = oneshot::channel();
         let (sender, batches) = mpsc::channel(2);
-        let query = run(session, plan, schema_sender, sender);
-        let task = AbortOnDropHandle::new(self.engine.handle().spawn(query));
+        // A set, because dropping it aborts the task.
+        let mut task = JoinSet::new();
+        task.spawn_on(run(session, plan, schema_sender, sender), self.handle());
         let schema = match ending.or(schema).await? {
             Ok(schema) => schema?,
             Err(_) => return Err(panicked(task).await),
@@ -185,32 +196,32 @@ fn answer(
     schema: SchemaRef,
     batches: mpsc::Receiver<Result<RecordBatch, DataFusionError>>,
     ending: Ending,
-    task: AbortOnDropHandle<()>,
+    task: JoinSet<()>,
 ) -> SendableRecordBatchStream {
     let stream = futures::stream::unfold(Some((batches, ending, task)), |running| async move {
-        let (mut batches, ending, task) = running?;
+        let (mut batches, ending, mut task) = running?;
         match ending.or(batches.recv()).await {
             Ok(Some(Ok(batch))) => Some((Ok(batch), Some((batches, ending, task)))),
             Ok(Some(Err(error))) => Some((Err(error), None)),
             Err(ended) => Some((Err(ended.into()), None)),
             // The sender is gone: the query is done, or its task panicked.
-            Ok(None) => match task.await {
-                Ok(()) => None,
-                Err(error) => Some((Err(died(error).into()), None)),
+            Ok(None) => match task.join_next().await {
+                Some(Err(error)) => Some((Err(died(&error).into()), None)),
+                Some(Ok(())) | None => None,
             },
         }
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, stream))
 }
 
-async fn panicked(task: AbortOnDropHandle<()>) -> ServeError {
-    match task.await {
-        Err(error) => died(error),
-        Ok(()) => ServeError::canceled(),
+async fn panicked(mut task: JoinSet<()>) -> ServeError {
+    match task.join_next().await {
+        Some(Err(error)) => died(&error),
+        Some(Ok(())) | None => ServeError::canceled(),
     }
 }
 
-fn died(error: tokio::task::JoinError) -> ServeError {
+fn died(error: &JoinError) -> ServeError {
     if error.is_cancelled() {
         return ServeError::new(
             weir_catalog::SqlState::ADMIN_SHUTDOWN,

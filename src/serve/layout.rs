@@ -38,7 +38,8 @@ impl RowLayout {
     pub fn new(table: TableId, schema: SchemaRef, row_key: &RowKey) -> Self {
         let key = row_key.columns(schema.fields().len());
         let rest: Vec<usize> = (0..schema.fields().len()).filter(|c| !key.contains(c)).collect();
-        let types = |columns: &[usize]| columns.iter().map(|c| schema.field(*c).data_type().clone()).collect();
+        let types =
+            |columns: &[usize]| columns.iter().map(|c| schema.field(*c).data_type().clone()).collect();
         Self {
             table,
             key_codec: KeyCodec::new(types(&key)),

@@ -25,7 +25,8 @@ impl OverlayRows {
             schema.fields().iter().map(|f| SortField::new(f.data_type().clone())).collect();
         let converter = RowConverter::new(fields.clone())?;
         let batches: Vec<&RecordBatch> = changes.iter().map(ChangeBatch::rows).collect();
-        let all = concat_batches(&batches.first().map_or_else(|| Arc::clone(schema), |b| b.schema()), batches)?;
+        let all =
+            concat_batches(&batches.first().map_or_else(|| Arc::clone(schema), |b| b.schema()), batches)?;
         let rows = converter.convert_columns(all.columns())?;
         let diffs = changes.iter().flat_map(|c| (0..c.num_rows()).map(|row| c.diff(row)));
         let mut net: HashMap<OwnedRow, (u32, i64)> = HashMap::new();

@@ -3,18 +3,18 @@
 //! Nothing is read ahead: each poll of the stream reads one batch on the query's own thread, so a
 //! LIMIT, a cancelled query or a slow client stops the reading. Partitions are ranges of vnodes.
 
+use super::ServeError;
 use super::access::Access;
 use super::layout::{DecodedRows, RowLayout, StoredRows};
 use super::overlay::OverlayRows;
-use super::ServeError;
 use crate::state::StateError;
 use crate::state::store::StateRead;
 use crate::stream::{Vnode, VnodeSet};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
@@ -226,7 +226,8 @@ impl Reader {
                     };
                     ([&start[..], lower].concat(), upper)
                 };
-                let mut ranges: Vec<_> = VnodeSet::share(partition, partitions).iter().map(in_vnode).collect();
+                let mut ranges: Vec<_> =
+                    VnodeSet::share(partition, partitions).iter().map(in_vnode).collect();
                 ranges.reverse();
                 Cursor::Ranges(ranges)
             }
@@ -299,9 +300,13 @@ impl Reader {
             Cursor::Ranges(ranges) => {
                 while self.stored.len() < most && self.stored.bytes() < BATCH_BYTES {
                     let Some((lower, upper)) = ranges.last_mut() else { break };
-                    match read_range(&*spec.state, lower, upper, most, &mut self.stored).map_err(state_error)? {
+                    match read_range(&*spec.state, lower, upper, most, &mut self.stored)
+                        .map_err(state_error)?
+                    {
                         Some(next) => *lower = next,
-                        None => drop(ranges.pop()),
+                        None => {
+                            ranges.pop();
+                        }
                     }
                 }
                 if ranges.is_empty() {
@@ -324,8 +329,7 @@ impl Reader {
             let all: Vec<ArrayRef> = columns.iter().flatten().cloned().collect();
             counts = filter.apply(&all, rows, counts)?;
         }
-        let output: Vec<ArrayRef> =
-            self.spec.projection.iter().filter_map(|c| columns[*c].clone()).collect();
+        let output: Vec<ArrayRef> = self.spec.projection.iter().filter_map(|c| columns[*c].clone()).collect();
         let batch = RecordBatch::try_new_with_options(
             Arc::new(self.spec.layout.schema.project(&self.spec.projection)?),
             output,
@@ -353,7 +357,8 @@ impl Reader {
         }
         let rows = indices.len();
         let indices = UInt32Array::from(indices);
-        let columns = batch.columns().iter().map(|c| take(c, &indices, None)).collect::<Result<Vec<_>, _>>()?;
+        let columns =
+            batch.columns().iter().map(|c| take(c, &indices, None)).collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let repeated = RecordBatch::try_new_with_options(batch.schema(), columns, &options)?;
         if *row == batch.num_rows() {

@@ -26,7 +26,12 @@ pub struct QuerySnapshot {
 impl QuerySnapshot {
     /// The newest visible epoch of `db`, and what the reader sees on top.
     pub fn new(db: &Database, overlay: Option<Arc<dyn Overlay>>) -> Self {
-        Self { catalog: db.catalog(), visible: db.visible(), overlay }
+        Self::at(db.catalog(), db.visible(), overlay)
+    }
+
+    /// An epoch and a catalog that belong together.
+    pub fn at(catalog: Arc<CatalogSnapshot>, visible: Visible, overlay: Option<Arc<dyn Overlay>>) -> Self {
+        Self { catalog, visible, overlay }
     }
 
     /// Gives every scan of `plan`, also in subqueries, its rows.
@@ -118,3 +123,7 @@ fn readable(object: &Object) -> Result<&RowKey, ServeError> {
     }
     Ok(key)
 }
+
+#[cfg(test)]
+#[path = "tests/read.rs"]
+mod tests;
