@@ -6,7 +6,12 @@
 //! **Invariants:** one thread writes ([`apply`]); only `rocks` names RocksDB; the encodings in
 //! [`key`] and [`value`] are versioned and held by golden tests.
 
+pub mod apply;
+pub mod catalog_log;
 mod column;
+pub mod data_dir;
+pub mod durable;
+pub mod frame;
 pub mod key;
 pub mod memory;
 pub mod rocks;

@@ -56,7 +56,8 @@ fn random_runs(rng: &mut StdRng, writes: usize, model: &mut Model) -> Vec<WriteR
                 let diff: i64 = rng.random_range(-2..=2);
                 runs[1].write(WriteOp::AddCount, &key, &diff.to_le_bytes());
                 let full = full_key(COUNTED, &key);
-                let count = model.get(&full).map_or(0, |v| i64::from_le_bytes(v[..].try_into().unwrap())) + diff;
+                let count =
+                    model.get(&full).map_or(0, |v| i64::from_le_bytes(v[..].try_into().unwrap())) + diff;
                 if count == 0 {
                     model.remove(&full);
                 } else {

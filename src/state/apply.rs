@@ -1,0 +1,180 @@
+//! The one writer of a database's state: sealed epochs go in, in order; snapshots come out.
+//!
+//! ```text
+//!   submit(epoch 8) ─┐  bounded   ┌── thread ────────────────────────────────────────────┐
+//!   submit(epoch 9) ─┴──────────> │ writes of 8 → snapshot → publish 8 → checkpoint of 8 │ → reply
+//!                                 │ writes of 9 → …                                      │
+//!                                 └──────────────────────────────────────────────────────┘
+//! ```
+//! **Invariant:** a published snapshot is exactly one epoch: it is taken after the last write of
+//! its epoch and before the first write of the next, and nobody else takes one. After a failed
+//! write the store may hold half an epoch: nothing more is applied or published, every later
+//! epoch is refused, and only a restart from a checkpoint helps.
+
+use super::StateError;
+use super::store::{StateRead, StateStore, WriteRun};
+use crate::failpoint;
+use crate::stream::Epoch;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot, watch};
+use weir_catalog::TableId;
+
+/// Epochs that may wait. At the bound `submit` waits too, and with it the coordinator.
+const WAITING_MAX: usize = 4;
+
+/// One epoch's part of the state, whole.
+#[derive(Debug)]
+pub struct SealedEpoch {
+    /// The epoch. Each follows the one submitted before.
+    pub epoch: Epoch,
+    /// The DML position that it holds; published with it.
+    pub dml_position: u64,
+    /// The writes of all actors.
+    pub runs: Vec<WriteRun>,
+    /// Tables that go after the writes.
+    pub drop_tables: Vec<TableId>,
+    /// Where to make a checkpoint of the store: a directory that does not exist.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// What applying an epoch took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Applied {
+    /// Entries written.
+    pub entries: usize,
+    /// Writing them.
+    pub apply: Duration,
+    /// Making the checkpoint's directory.
+    pub checkpoint: Duration,
+}
+
+/// What readers see: one epoch of everything.
+#[derive(Clone)]
+pub struct Published {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The DML position that it holds.
+    pub dml_position: u64,
+    /// The state as of the epoch.
+    pub state: Arc<dyn StateRead>,
+}
+
+struct Request {
+    sealed: SealedEpoch,
+    reply: oneshot::Sender<Result<Applied, StateError>>,
+}
+
+/// A handle on the writer's thread. Dropped, it ends the thread after what was submitted.
+pub struct ApplyHandle {
+    requests: Option<mpsc::Sender<Request>>,
+    published: watch::Receiver<Published>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ApplyHandle {
+    /// Starts the writer of `store`, which holds `epoch` (restored, or [`Epoch::ZERO`]) up to
+    /// `dml_position`.
+    pub fn start(store: Box<dyn StateStore>, epoch: Epoch, dml_position: u64) -> std::io::Result<Self> {
+        let first = Published { epoch, dml_position, state: store.snapshot() };
+        let (publish, published) = watch::channel(first);
+        let (requests, queue) = mpsc::channel(WAITING_MAX);
+        let writer = Writer { store, publish, failed: None };
+        let thread =
+            std::thread::Builder::new().name("weir-apply".to_owned()).spawn(move || writer.run(queue))?;
+        Ok(Self { requests: Some(requests), published, thread: Some(thread) })
+    }
+
+    /// Hands over an epoch; returns once there is room for it. The receiver tells when it is
+    /// applied and published, and its checkpoint made.
+    pub async fn submit(&self, sealed: SealedEpoch) -> oneshot::Receiver<Result<Applied, StateError>> {
+        let (reply, receiver) = oneshot::channel();
+        if let Some(requests) = &self.requests {
+            // If the thread is gone the reply's sender is dropped, and the receiver says so.
+            let _ = requests.send(Request { sealed, reply }).await;
+        }
+        receiver
+    }
+
+    /// The newest published epoch.
+    pub fn published(&self) -> Published {
+        self.published.borrow().clone()
+    }
+
+    /// Tells of each newly published epoch (a slow receiver sees only the newest).
+    pub fn watch(&self) -> watch::Receiver<Published> {
+        self.published.clone()
+    }
+}
+
+impl Drop for ApplyHandle {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("state writer panicked");
+        }
+    }
+}
+
+struct Writer {
+    store: Box<dyn StateStore>,
+    publish: watch::Sender<Published>,
+    failed: Option<String>,
+}
+
+impl Writer {
+    fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+        while let Some(Request { sealed, reply }) = queue.blocking_recv() {
+            let result = self.apply(sealed);
+            // Nobody has to wait for the reply.
+            let _ = reply.send(result);
+        }
+    }
+
+    fn apply(&mut self, sealed: SealedEpoch) -> Result<Applied, StateError> {
+        if let Some(reason) = &self.failed {
+            return Err(StateError::Store(format!("an epoch before could not be applied: {reason}")));
+        }
+        let last = self.publish.borrow().epoch;
+        assert!(last < sealed.epoch, "epoch {} is applied after {last}", sealed.epoch);
+        let started = Instant::now();
+        let mut applied =
+            Applied { entries: sealed.runs.iter().map(WriteRun::len).sum(), ..Applied::default() };
+        if let Err(error) = self.write(&sealed) {
+            self.failed = Some(error.to_string());
+            return Err(error);
+        }
+        applied.apply = started.elapsed();
+        self.publish.send_replace(Published {
+            epoch: sealed.epoch,
+            dml_position: sealed.dml_position,
+            state: self.store.snapshot(),
+        });
+        if let Some(dir) = &sealed.checkpoint {
+            let started = Instant::now();
+            // Only this checkpoint fails: what was applied is whole.
+            failpoint::hit("apply.before_checkpoint")?;
+            self.store.checkpoint(dir)?;
+            failpoint::hit("apply.after_checkpoint")?;
+            applied.checkpoint = started.elapsed();
+        }
+        Ok(applied)
+    }
+
+    fn write(&mut self, sealed: &SealedEpoch) -> Result<(), StateError> {
+        failpoint::hit("apply.before_writes")?;
+        for run in &sealed.runs {
+            self.store.apply(run)?;
+            failpoint::hit("apply.between_runs")?;
+        }
+        sealed.drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/apply.rs"]
+mod tests;

@@ -1,0 +1,162 @@
+//! The data directory: who may use it, whose it is, and the numbers that are never used twice.
+//!
+//! ```text
+//!   LOCK         held by the process that uses the directory
+//!   database     the database's uuid, made once
+//!   generation   how many times it was opened
+//!   epochs       every epoch up to this one may have been given
+//! ```
+
+use super::durable::{DurableNumber, in_file, write_atomically};
+use crate::stream::Epoch;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use uuid::Uuid;
+
+/// Epochs reserved at a time: a quarter of an hour of ticks.
+const EPOCH_BLOCK: u64 = 10_000;
+
+/// A data directory that no other process uses.
+#[derive(Debug)]
+pub struct DataDir {
+    root: PathBuf,
+    database: Uuid,
+    generation: u64,
+    /// Unlocked when it is closed, whatever ends the process.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Locks the directory, which is made if it is not there, and takes a new generation.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(root).map_err(in_file(root))?;
+        let lock = lock(root)?;
+        let database = database(&root.join("database"))?;
+        let mut generation = DurableNumber::open(root.join("generation"))?;
+        generation.set(generation.get() + 1)?;
+        Ok(Self { root: root.to_owned(), database, generation: generation.get(), _lock: lock })
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The database's identity, for what it leaves outside.
+    pub fn database(&self) -> Uuid {
+        self.database
+    }
+
+    /// How many times the directory was opened, this time included. What a lower generation
+    /// still tries to write is refused.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// A subdirectory, made if it is not there.
+    pub fn subdirectory(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.root.join(name);
+        std::fs::create_dir_all(&path).map_err(in_file(&path))?;
+        super::durable::sync_dir(&self.root)?;
+        Ok(path)
+    }
+
+    /// The epochs that this process may give.
+    pub fn epoch_blocks(&self) -> io::Result<EpochBlocks> {
+        Ok(EpochBlocks { reserved: DurableNumber::open(self.root.join("epochs"))? })
+    }
+}
+
+fn lock(root: &Path) -> io::Result<File> {
+    let path = root.join("LOCK");
+    let open = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+    let mut file = open.map_err(in_file(&path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only to say who: the lock itself is what counts.
+            let _ = file.read_to_string(&mut holder);
+            let message =
+                format!("data directory \"{}\" is in use by process {}", root.display(), holder.trim());
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
+        Err(TryLockError::Error(e)) => return Err(in_file(&path)(e)),
+    }
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+fn database(path: &Path) -> io::Result<Uuid> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Uuid::parse_str(text.trim()).map_err(|e| super::durable::damaged(path, e)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let uuid = Uuid::new_v4();
+            write_atomically(path, format!("{uuid}\n").as_bytes(), "database")?;
+            Ok(uuid)
+        }
+        Err(e) => Err(in_file(path)(e)),
+    }
+}
+
+/// Epoch numbers, reserved durably in blocks, so that none is given twice whatever happens.
+#[derive(Debug)]
+pub struct EpochBlocks {
+    reserved: DurableNumber,
+}
+
+impl EpochBlocks {
+    /// Above every epoch that this process or a dead one may have given: where to begin, asked
+    /// before the first `reserve`.
+    pub fn first_free(&self) -> Epoch {
+        Epoch(self.reserved.get() + 1)
+    }
+
+    /// Makes sure that `epoch` is never given again; call it before giving it.
+    pub fn reserve(&mut self, epoch: Epoch) -> io::Result<()> {
+        if epoch.0 > self.reserved.get() {
+            self.reserved.set(epoch.0 + EPOCH_BLOCK)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("data");
+        let first = DataDir::open(&root).unwrap();
+        let error = DataDir::open(&root).unwrap_err();
+        let expected =
+            format!("data directory \"{}\" is in use by process {}", root.display(), std::process::id());
+        assert_eq!(error.to_string(), expected);
+        let (database, generation) = (first.database(), first.generation());
+        drop(first);
+        let second = DataDir::open(&root).unwrap();
+        assert_eq!((second.database(), second.generation()), (database, generation + 1));
+        assert!(second.subdirectory("checkpoints").unwrap().is_dir());
+    }
+
+    #[test]
+    fn no_epoch_is_given_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path()).unwrap();
+        let mut given = 0;
+        for _ in 0..3 {
+            let mut blocks = data.epoch_blocks().unwrap();
+            let mut epoch = blocks.first_free();
+            assert!(epoch.0 > given);
+            for _ in 0..EPOCH_BLOCK + 2 {
+                blocks.reserve(epoch).unwrap();
+                given = epoch.0;
+                epoch = epoch.next();
+            }
+        }
+    }
+}

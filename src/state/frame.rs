@@ -1,0 +1,206 @@
+//! Frames: what a log file is made of. One frame is one append that was made durable by one fsync.
+//!
+//! ```text
+//!   file     magic (8) │ frame │ frame │ …
+//!   frame    length of payload (u32) │ crc32 (u32) │ sequence (u64) │ payload      little endian
+//!   crc32    over length, sequence and payload
+//! ```
+//! A frame is written only after the one before was fsynced. So a bad frame with nothing whole
+//! behind it was never acknowledged, and is cut; a bad frame with a whole one behind it is damage,
+//! and an error. **Invariant:** sequences grow within a file.
+
+use super::durable::{damaged, in_file, parent, sync_dir};
+use crate::failpoint;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+const MAGIC_LEN: usize = 8;
+const HEADER_LEN: usize = 16;
+
+/// The largest payload: a frame is read whole into memory.
+pub const PAYLOAD_MAX: usize = 1 << 30;
+
+/// What a log file holds.
+#[derive(Debug)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    frames: Vec<(u64, Range<usize>)>,
+    end: usize,
+}
+
+impl Frames {
+    /// Reads `path`. At the end of a log (`last`) a bad frame is left out, and [`Frames::torn`]
+    /// says how many bytes follow the last whole one; elsewhere it is an error.
+    pub fn read(path: &Path, magic: &[u8; MAGIC_LEN], last: bool) -> io::Result<Self> {
+        let bytes = std::fs::read(path).map_err(in_file(path))?;
+        if last && bytes.len() < MAGIC_LEN && magic.starts_with(&bytes) {
+            // The file was being made.
+            return Ok(Self { bytes, frames: Vec::new(), end: 0 });
+        }
+        if !bytes.starts_with(magic) {
+            return Err(damaged(path, "it does not start as a log of this kind and version"));
+        }
+        let mut frames: Vec<(u64, Range<usize>)> = Vec::new();
+        let mut end = MAGIC_LEN;
+        while end < bytes.len() {
+            let after = frames.last().map(|(sequence, _)| *sequence);
+            let Some((sequence, payload)) = frame_at(&bytes, end, after) else {
+                let whole_behind = (end + 1..bytes.len()).find(|at| frame_at(&bytes, *at, after).is_some());
+                match whole_behind {
+                    Some(at) => {
+                        return Err(damaged(path, format!("bad frame at byte {end}, a whole one at {at}")));
+                    }
+                    None if !last => return Err(damaged(path, format!("bad frame at byte {end}"))),
+                    None => break,
+                }
+            };
+            end = payload.end;
+            frames.push((sequence, payload));
+        }
+        Ok(Self { bytes, frames, end })
+    }
+
+    /// The frames: sequence and payload.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.frames.iter().map(|(sequence, payload)| (*sequence, &self.bytes[payload.clone()]))
+    }
+
+    /// How many bytes follow the last whole frame.
+    pub fn torn(&self) -> usize {
+        self.bytes.len() - self.end
+    }
+}
+
+/// The whole frame at byte `at`, if there is one with a greater sequence than `after`.
+fn frame_at(bytes: &[u8], at: usize, after: Option<u64>) -> Option<(u64, Range<usize>)> {
+    let header = bytes.get(at..at + HEADER_LEN)?;
+    let length = u32::from_le_bytes(header[..4].try_into().ok()?);
+    let crc = u32::from_le_bytes(header[4..8].try_into().ok()?);
+    let sequence = u64::from_le_bytes(header[8..].try_into().ok()?);
+    let start = at + HEADER_LEN;
+    let payload = start..start + length as usize;
+    let intact = crc == checksum(length, sequence, bytes.get(payload.clone())?);
+    (intact && after.is_none_or(|after| after < sequence)).then_some((sequence, payload))
+}
+
+fn checksum(length: u32, sequence: u64, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&length.to_le_bytes());
+    hasher.update(&sequence.to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// Appends frames to a log file.
+#[derive(Debug)]
+pub struct FrameWriter {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    /// What its fail points are called.
+    name: &'static str,
+    /// Set when it is not known what the file holds: nothing more may be appended.
+    failed: Option<String>,
+}
+
+impl FrameWriter {
+    /// Makes an empty log file; its name is durable on return. What is there goes.
+    pub fn create(path: PathBuf, magic: &[u8; MAGIC_LEN], name: &'static str) -> io::Result<Self> {
+        let make = || {
+            let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+            file.write_all(magic)?;
+            file.sync_all()?;
+            sync_dir(parent(&path))?;
+            Ok(file)
+        };
+        let file = make().map_err(in_file(&path))?;
+        Ok(Self { path, file, len: MAGIC_LEN as u64, name, failed: None })
+    }
+
+    /// Opens a log file whose content was read as `frames`, and cuts what is torn.
+    pub fn open(
+        path: PathBuf,
+        magic: &[u8; MAGIC_LEN],
+        name: &'static str,
+        frames: &Frames,
+    ) -> io::Result<Self> {
+        if frames.end < MAGIC_LEN {
+            return Self::create(path, magic, name);
+        }
+        let cut = || {
+            let mut file = OpenOptions::new().write(true).open(&path)?;
+            if frames.torn() > 0 {
+                tracing::warn!(file = %path.display(), bytes = frames.torn(), "torn end of a log is cut");
+                file.set_len(frames.end as u64)?;
+                file.sync_all()?;
+            }
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        let file = cut().map_err(in_file(&path))?;
+        Ok(Self { path, file, len: frames.end as u64, name, failed: None })
+    }
+
+    /// Bytes in the file.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no frames.
+    pub fn is_empty(&self) -> bool {
+        self.len == MAGIC_LEN as u64
+    }
+
+    /// Appends a frame; durable on return. After an error the frame is not in the file; if that
+    /// can't be had, every later append fails too.
+    pub fn append(&mut self, sequence: u64, payload: &[u8]) -> io::Result<()> {
+        if let Some(reason) = &self.failed {
+            return Err(io::Error::other(format!("{} failed before: {reason}", self.path.display())));
+        }
+        if payload.len() > PAYLOAD_MAX {
+            let message = format!("a record of {} bytes is more than a log takes", payload.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let length = payload.len() as u32;
+        let mut frame = Vec::with_capacity(HEADER_LEN + payload.len());
+        frame.extend_from_slice(&length.to_le_bytes());
+        frame.extend_from_slice(&checksum(length, sequence, payload).to_le_bytes());
+        frame.extend_from_slice(&sequence.to_le_bytes());
+        frame.extend_from_slice(payload);
+        self.write(&frame).map_err(|e| self.undo(e))?;
+        self.len += frame.len() as u64;
+        // The frame is durable: whatever happens now, it was appended.
+        let _ = failpoint::hit(&format!("{}.after_sync", self.name));
+        Ok(())
+    }
+
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        failpoint::hit(&format!("{}.before_write", self.name))?;
+        let (first, second) = frame.split_at(frame.len() / 2);
+        self.file.write_all(first)?;
+        failpoint::hit(&format!("{}.mid_write", self.name))?;
+        self.file.write_all(second)?;
+        failpoint::hit(&format!("{}.before_sync", self.name))?;
+        if let Err(error) = self.file.sync_data() {
+            // What is on disk is unknown, and a second fsync may lie.
+            self.failed = Some(error.to_string());
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Removes what a failed append may have left.
+    fn undo(&mut self, error: io::Error) -> io::Error {
+        let cut = self.file.set_len(self.len).and_then(|()| self.file.seek(SeekFrom::End(0)).map(drop));
+        if let Err(cut) = cut {
+            self.failed.get_or_insert(cut.to_string());
+        }
+        in_file(&self.path)(error)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/frame.rs"]
+mod tests;
