@@ -6,6 +6,7 @@
 
 pub mod binder;
 pub mod error;
+pub mod functions;
 pub mod parser;
 pub mod plan;
 

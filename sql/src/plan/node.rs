@@ -100,6 +100,27 @@ pub enum WindowKind {
     Hop { size_us: i64, slide_us: i64, offset_us: i64 },
 }
 
+impl WindowKind {
+    /// Size, slide and offset; a tumbling window slides by its size.
+    pub fn parts(self) -> (i64, i64, i64) {
+        match self {
+            WindowKind::Tumble { size_us, offset_us } => (size_us, size_us, offset_us),
+            WindowKind::Hop { size_us, slide_us, offset_us } => (size_us, slide_us, offset_us),
+        }
+    }
+}
+
+impl std::fmt::Display for WindowKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WindowKind::Tumble { size_us, offset_us } => write!(f, "tumble(size {size_us}us, offset {offset_us}us)"),
+            WindowKind::Hop { size_us, slide_us, offset_us } => {
+                write!(f, "hop(slide {slide_us}us, size {size_us}us, offset {offset_us}us)")
+            }
+        }
+    }
+}
+
 /// One aggregate of an [`PlanOp::Aggregate`].
 #[derive(Clone, Debug)]
 pub struct AggregateCall {

@@ -1,0 +1,84 @@
+//! The function registry: every function that SQL can call, with PostgreSQL's meaning.
+//!
+//! Where DataFusion's function means what PostgreSQL's does, it is taken; where it differs, ours
+//! goes first under the same name. A new function is a line in the list of its family's file.
+
+pub mod aggregate;
+pub mod error;
+pub mod interval;
+pub mod table;
+pub mod window;
+
+use arrow::datatypes::DataType;
+use datafusion_expr::planner::{ExprPlanner, RelationPlanner};
+use datafusion_expr::{AggregateUDF, ScalarUDF};
+use datafusion_optimizer::AnalyzerRule;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// How PostgreSQL names a type in its messages.
+pub(crate) fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Boolean => "boolean".into(),
+        DataType::Int16 => "smallint".into(),
+        DataType::Int32 => "integer".into(),
+        DataType::Int64 => "bigint".into(),
+        DataType::Decimal128(_, _) => "numeric".into(),
+        DataType::Float32 => "real".into(),
+        DataType::Float64 => "double precision".into(),
+        DataType::Utf8 => "text".into(),
+        DataType::Binary => "bytea".into(),
+        DataType::Date32 => "date".into(),
+        DataType::Time64(_) => "time without time zone".into(),
+        DataType::Timestamp(_, None) => "timestamp without time zone".into(),
+        DataType::Timestamp(_, Some(_)) => "timestamp with time zone".into(),
+        DataType::Interval(_) => "interval".into(),
+        DataType::List(item) => format!("{}[]", type_name(item.data_type())),
+        DataType::Struct(_) => "record".into(),
+        DataType::Null => "unknown".into(),
+        other => other.to_string(),
+    }
+}
+
+/// All scalar functions.
+pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    let own: Vec<Arc<ScalarUDF>> = Vec::new();
+    let names: HashSet<String> =
+        own.iter().flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()])).collect();
+    let others = datafusion_functions::all_default_functions()
+        .into_iter()
+        .chain(datafusion_functions_nested::all_default_nested_functions());
+    own.iter().cloned().chain(others.filter(|f| !names.contains(f.name()))).collect()
+}
+
+/// All aggregate functions.
+pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    let own = aggregate::functions();
+    let others = datafusion_functions_aggregate::all_default_aggregate_functions();
+    let names: HashSet<&str> = own.iter().map(|f| f.name()).collect();
+    let others: Vec<_> = others.into_iter().filter(|f| !names.contains(f.name())).collect();
+    own.into_iter().chain(others).collect()
+}
+
+/// How operators and special syntax become function calls, first match first.
+pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    vec![
+        Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+        Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+        Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+        Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+        Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+        Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+        Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
+    ]
+}
+
+/// How table functions in FROM become plans.
+pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
+    vec![Arc::new(table::WindowPlanner)]
+}
+
+/// Rewrites of the bound plan, in order, after DataFusion's own type coercion.
+pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    Vec::new()
+}
