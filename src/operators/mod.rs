@@ -8,6 +8,11 @@
 
 pub mod expr;
 pub mod filter;
+pub mod join;
+pub mod join_residual;
+pub mod join_side;
+pub mod join_state;
+pub mod join_work;
 pub mod project;
 pub mod row_arena;
 pub mod row_eq;

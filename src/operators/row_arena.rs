@@ -12,9 +12,9 @@
 //! who moves the page's other rows to the tail (they get new numbers).
 //! **Invariant:** numbers of a page are dense from its start; a page may end early.
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
-use arrow::compute::{concat, interleave, take};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{Array, ArrayRef, new_empty_array};
+use arrow::compute::{concat, interleave};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 /// The number of a row in its arena.
@@ -84,8 +84,13 @@ impl RowArena {
         self.pages.len() << PAGE_BITS
     }
 
+    /// The number of the next row.
+    pub fn end(&self) -> RowId {
+        (self.tail << PAGE_BITS) + self.pages[self.tail as usize].rows
+    }
+
     /// Rows that are not freed.
-    pub fn len(&self) -> usize {
+    pub fn live(&self) -> usize {
         self.live
     }
 
@@ -247,20 +252,6 @@ impl RowArena {
         first..first + self.pages[page as usize].rows
     }
 
-    /// Appends the rows `rows` (within the page) of a full page to the tail.
-    pub fn copy_from_page(
-        &mut self,
-        page: u32,
-        rows: &[u32],
-        ids: &mut Vec<RowId>,
-    ) -> Result<(), ArrowError> {
-        assert_ne!(page, self.tail, "only full pages are emptied");
-        let indices = UInt32Array::from_iter_values(rows.iter().copied());
-        let columns: Result<Vec<_>, _> =
-            self.pages[page as usize].columns.iter().map(|c| take(c, &indices, None)).collect();
-        self.append(&columns?, rows.len(), ids)
-    }
-
     /// Empties a full page whose rows were all freed or copied.
     pub fn empty_page(&mut self, page: u32) {
         assert_ne!(page, self.tail, "only full pages are emptied");
@@ -284,16 +275,6 @@ fn merge(chunks: &[&Chunk]) -> Result<Vec<ArrayRef>, ArrowError> {
 /// Bytes that `rows` rows of a column hold by themselves, whatever buffer they are a slice of.
 fn slice_bytes(column: &ArrayRef, rows: usize) -> usize {
     column.to_data().get_slice_memory_size().unwrap_or(rows * 16)
-}
-
-/// A record batch of `columns`, which may be none, of `rows` rows.
-pub fn record_batch(
-    schema: &SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch, ArrowError> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
 #[cfg(test)]
