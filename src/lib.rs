@@ -13,6 +13,7 @@ pub mod connectors;
 pub mod dataflow;
 pub mod dml;
 pub mod failpoint;
+pub mod formats;
 pub mod job;
 pub mod operators;
 pub mod serve;

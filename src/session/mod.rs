@@ -1,3 +1,3 @@
 //! What one connection is doing.
 
-pub mod text;
+pub use crate::formats::text;
