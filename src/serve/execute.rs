@@ -126,8 +126,9 @@ impl ServeContext {
         options: QueryOptions,
     ) -> Result<SendableRecordBatchStream, ServeError> {
         METRICS.queries.inc();
-        let snapshot = QuerySnapshot::new(&self.db, options.overlay.clone());
-        let plan = with_params(plan, options.params.clone())?;
+        let visible = options.at.unwrap_or_else(|| self.db.visible());
+        let snapshot = QuerySnapshot::new(self.db.catalog(), visible, options.overlay);
+        let plan = with_params(plan, options.params)?;
         let plan = snapshot.resolve(plan, &self.system, &options.session)?;
         let memory_limit = options.memory_limit.unwrap_or(self.config.query_memory_limit);
         self.engine.execute(plan, memory_limit, options.cancel, options.timeout).await

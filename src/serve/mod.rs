@@ -23,7 +23,7 @@ pub mod system;
 pub use error::ServeError;
 
 use crate::config::Config;
-use crate::job::manager::Database;
+use crate::job::manager::{Database, Visible};
 use crate::stream::ChangeBatch;
 use arrow::datatypes::DataType;
 use datafusion::common::ParamValues;
@@ -64,6 +64,8 @@ pub trait Overlay: Send + Sync {
 /// How to run a query.
 #[derive(Clone, Default)]
 pub struct QueryOptions {
+    /// Which epoch to read; the newest visible one unless said otherwise.
+    pub at: Option<Visible>,
     /// What to read; `None`: the newest visible epoch. Whoever gives an overlay gives the snapshot
     /// that it was made for.
     pub at: Option<crate::job::manager::Visible>,

@@ -5,7 +5,7 @@ use super::overlay::OverlayRows;
 use super::provider::RelationProvider;
 use super::system::SystemTables;
 use super::{Overlay, ServeError, SessionInfo};
-use crate::job::manager::{Database, Visible};
+use crate::job::manager::Visible;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::datasource::provider_as_source;
@@ -24,13 +24,8 @@ pub struct QuerySnapshot {
 }
 
 impl QuerySnapshot {
-    /// The newest visible epoch of `db`, and what the reader sees on top.
-    pub fn new(db: &Database, overlay: Option<Arc<dyn Overlay>>) -> Self {
-        Self::at(db.catalog(), db.visible(), overlay)
-    }
-
     /// An epoch and a catalog that belong together.
-    pub fn at(catalog: Arc<CatalogSnapshot>, visible: Visible, overlay: Option<Arc<dyn Overlay>>) -> Self {
+    pub fn new(catalog: Arc<CatalogSnapshot>, visible: Visible, overlay: Option<Arc<dyn Overlay>>) -> Self {
         Self { catalog, visible, overlay }
     }
 

@@ -165,7 +165,7 @@ impl Fixture {
             dml_position: 0,
             state: Arc::clone(&self.state) as Arc<dyn StateRead>,
         };
-        let snapshot = QuerySnapshot::at(Arc::clone(&self.catalog), visible, overlay);
+        let snapshot = QuerySnapshot::new(Arc::clone(&self.catalog), visible, overlay);
         let plan = snapshot.resolve(plan, &SystemTables, &SessionInfo::default())?;
         let stream = self.engine.execute(plan, memory, CancellationToken::new(), None).await?;
         Ok(stream.try_collect().await?)
@@ -298,7 +298,7 @@ async fn limits_hold() {
     let endless = endless.aggregate(Vec::<Expr>::new(), vec![count_all()]).expect("a count");
     let visible =
         Visible { epoch: Epoch(7), dml_position: 0, state: Arc::clone(&fixture.state) as Arc<dyn StateRead> };
-    let snapshot = QuerySnapshot::at(Arc::clone(&fixture.catalog), visible, None);
+    let snapshot = QuerySnapshot::new(Arc::clone(&fixture.catalog), visible, None);
     let plan = snapshot
         .resolve(endless.build().expect("a plan"), &SystemTables, &SessionInfo::default())
         .expect("resolved");
