@@ -1,5 +1,8 @@
 //! The statements we accept, as one enum. What PostgreSQL and sqlparser have in common stays
 //! sqlparser's AST; what is Weir's own has its own node.
+//!
+//! An unqualified name has an empty schema here; [`crate::binder::bind`] fills it in from the search
+//! path, also in the statements that it hands back to the session.
 
 use sqlparser::ast;
 use std::collections::BTreeMap;
@@ -69,8 +72,9 @@ pub enum Statement {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
-    /// PREPARE name AS statement.
-    Prepare { name: String, statement: Box<Parsed> },
+    /// PREPARE name [(types)] AS statement.
+    /// The inner statement's offset counts from the outer one's text.
+    Prepare { name: String, types: Vec<ast::DataType>, statement: Box<Parsed> },
     /// EXECUTE name(args).
     Execute { name: String, arguments: Vec<ast::Expr> },
     /// DEALLOCATE name; None: ALL.
