@@ -64,11 +64,9 @@ pub trait Overlay: Send + Sync {
 /// How to run a query.
 #[derive(Clone, Default)]
 pub struct QueryOptions {
-    /// Which epoch to read; the newest visible one unless said otherwise.
-    pub at: Option<Visible>,
     /// What to read; `None`: the newest visible epoch. Whoever gives an overlay gives the snapshot
     /// that it was made for.
-    pub at: Option<crate::job::manager::Visible>,
+    pub at: Option<Visible>,
     /// Values of `$1`, `$2`, …
     pub params: Option<ParamValues>,
     /// What the reader sees beyond the snapshot.
