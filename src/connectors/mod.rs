@@ -10,6 +10,7 @@ pub mod datagen;
 pub mod datagen_field;
 pub mod delivery;
 pub mod error;
+pub mod files_sink;
 pub mod net;
 pub mod nexmark;
 pub mod nexmark_columns;

@@ -3,8 +3,7 @@
 use super::error::ConnectorError;
 use super::sink::SinkTarget;
 use super::source::Source;
-use super::{blackhole, datagen, nexmark};
-use std::path::Path;
+use super::{blackhole, datagen, files_sink, nexmark};
 use std::sync::Arc;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
 use weir_catalog::source::Options;
@@ -33,8 +32,6 @@ pub struct SinkContext<'a> {
     pub id: ObjectId,
     /// The sink's name.
     pub name: &'a str,
-    /// Relative paths are below it.
-    pub data_dir: &'a Path,
     /// The generation of this server.
     pub generation: u64,
 }
@@ -67,6 +64,17 @@ pub fn open_sink_target(
         Some((_, open)) => open(sink, context),
         None => Err(unknown(&sink.connector, ConnectorRole::Sink)),
     }
+}
+
+/// How many durable epochs a sink gathers before it delivers them: its option `commit_every`.
+pub fn commit_every(sink: &sink::Sink) -> Result<usize, ConnectorError> {
+    let default = if sink.connector == files_sink::SPEC.name { files_sink::COMMIT_EVERY_DEFAULT } else { 1 };
+    let Some(text) = sink.options.get("commit_every") else { return Ok(default) };
+    text.parse().ok().filter(|n| (1..=100_000).contains(n)).ok_or_else(|| ConnectorError::InvalidOption {
+        connector: sink.connector.clone(),
+        option: "commit_every".into(),
+        reason: "it is a number of checkpoints from 1 up".into(),
+    })
 }
 
 fn unknown(name: &str, role: ConnectorRole) -> ConnectorError {

@@ -5,5 +5,6 @@
 //! sinks deliver. [`text`] prints values as PostgreSQL does. Nothing here knows where bytes come
 //! from or go to.
 
+pub mod compression;
 pub mod encode;
 pub mod text;
