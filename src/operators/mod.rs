@@ -13,6 +13,7 @@ pub mod join_residual;
 pub mod join_side;
 pub mod join_state;
 pub mod join_work;
+pub mod materialize;
 pub mod project;
 pub mod row_arena;
 pub mod row_eq;
