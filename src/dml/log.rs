@@ -1,9 +1,41 @@
 //! The DML log: one record a transaction, fsynced in groups, cut at the oldest retained checkpoint.
+//!
+//! ```text
+//!   00000000000000000001.log   frames (see state/frame.rs); the name is its first position
+//!   00000000000000004711.log   the newest file is appended to
+//!
+//!   frame         sequence = position of its first transaction; payload = transaction …
+//!   transaction   length of the rest (u32) │ number of changes (u32) │ change …
+//!   change        table (u32) │ number of diffs (u32; 0: all +1) │ diff (i64) …
+//!                 │ length (u32) │ rows as an Arrow IPC stream          integers little endian
+//!
+//!   append ──┐            ┌─ thread ───────────────────────────┐
+//!   append ──┼─ queue ──> │ one frame, one fsync for all waiting│ ──> positions, in order
+//!   append ──┘            └────────────────────────────────────┘
+//! ```
+//! **Invariant:** positions are dense: a file begins where the one before ends.
 
+use super::record::{Encoded, decode};
+use crate::failpoint;
+use crate::state::durable::{damaged, in_file, sync_dir};
+use crate::state::frame::{FrameWriter, Frames, PAYLOAD_MAX};
 use crate::stream::ChangeBatch;
-use std::path::Path;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
 use weir_catalog::ObjectId;
+
+const MAGIC: &[u8; 8] = b"WEIRDML1";
+/// A file of this size is followed by a new one.
+const FILE_BYTES: u64 = 64 << 20;
+/// What shares an fsync at most.
+const GROUP_BYTES: usize = 16 << 20;
 
 /// A transaction: the changes of each table, whole rows, consolidated.
 #[derive(Clone, Debug)]
@@ -14,41 +46,300 @@ pub struct Transaction {
     pub changes: Vec<(ObjectId, ChangeBatch)>,
 }
 
+/// A transaction on its way into the log.
+struct Request {
+    encoded: Encoded,
+    changes: Vec<(ObjectId, ChangeBatch)>,
+    reply: oneshot::Sender<io::Result<u64>>,
+}
+
+/// What the log, its thread and its readers share.
+struct Shared {
+    dir: PathBuf,
+    /// The newest durable position.
+    position: AtomicU64,
+    /// The newest transactions, dense.
+    memory: Mutex<VecDeque<Arc<Transaction>>>,
+    /// The first position of each file, ascending; the last is appended to.
+    files: Mutex<Vec<u64>>,
+    file_bytes: AtomicU64,
+}
+
 /// The log of a database.
-pub struct DmlLog {}
+pub struct DmlLog {
+    shared: Arc<Shared>,
+    requests: Option<mpsc::Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl DmlLog {
     /// Opens the log in `dir`, or makes it. Keeps in memory what comes after `from`, the position
     /// of the checkpoint that is restored. A torn record at the end (never acknowledged) is cut.
-    pub fn open(_dir: &Path, _from: u64) -> std::io::Result<Arc<DmlLog>> {
-        unimplemented!()
+    pub fn open(dir: &Path, from: u64) -> io::Result<Arc<DmlLog>> {
+        std::fs::create_dir_all(dir).map_err(in_file(dir))?;
+        let mut files = list(dir)?;
+        let mut memory = VecDeque::new();
+        let (mut last, torn) = read(dir, &files, from, true, &mut |t| memory.push_back(Arc::new(t)))?;
+        let writer = match torn {
+            Some(frames) if last >= from => {
+                let path = path(dir, files[files.len() - 1]);
+                FrameWriter::open(path, MAGIC, "dml_log", &frames)?
+            }
+            found => {
+                if found.is_some() {
+                    tracing::error!(%from, %last, "the DML log ends before the checkpoint; going on after it");
+                }
+                last = from;
+                files.push(from + 1);
+                FrameWriter::create(path(dir, from + 1), MAGIC, "dml_log")?
+            }
+        };
+        let shared = Arc::new(Shared {
+            dir: dir.to_owned(),
+            position: AtomicU64::new(last),
+            memory: Mutex::new(memory),
+            files: Mutex::new(files),
+            file_bytes: AtomicU64::new(FILE_BYTES),
+        });
+        let (requests, queue) = mpsc::channel();
+        let group = Committer { shared: shared.clone(), writer };
+        let thread =
+            std::thread::Builder::new().name("weir-dml".to_owned()).spawn(move || group.run(&queue))?;
+        Ok(Arc::new(DmlLog { shared, requests: Some(requests), thread: Some(thread) }))
     }
 
     /// The position of the newest durable transaction.
     pub fn position(&self) -> u64 {
-        unimplemented!()
+        self.shared.position.load(Ordering::Acquire)
     }
 
     /// Appends a transaction; returns its position once it is durable. Transactions of callers
     /// that wait at the same time share an fsync. Call from one that holds the tables' DML lock,
-    /// so that checks and append are one step.
-    pub async fn append(&self, _changes: Vec<(ObjectId, ChangeBatch)>) -> std::io::Result<u64> {
-        unimplemented!()
+    /// so that checks and append are one step. A transaction without changes is not logged; what
+    /// it waits for is what is there.
+    pub async fn append(&self, changes: Vec<(ObjectId, ChangeBatch)>) -> io::Result<u64> {
+        let changes: Vec<_> = changes.into_iter().filter(|(_, batch)| !batch.is_empty()).collect();
+        if changes.is_empty() {
+            return Ok(self.position());
+        }
+        let encoded = Encoded::new(&changes)?;
+        if encoded.len() > PAYLOAD_MAX {
+            let message = format!("a transaction of {} bytes is more than the log takes", encoded.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let (reply, receiver) = oneshot::channel();
+        let gone = || io::Error::other("the DML log's thread has ended");
+        let requests = self.requests.as_ref().ok_or_else(gone)?;
+        requests.send(Request { encoded, changes, reply }).map_err(|_| gone())?;
+        receiver.await.map_err(|_| gone())?
     }
 
     /// The transactions with `after < position <= upto`, from memory.
-    pub fn range(&self, _after: u64, _upto: u64) -> Vec<Arc<Transaction>> {
-        unimplemented!()
+    pub fn range(&self, after: u64, upto: u64) -> Vec<Arc<Transaction>> {
+        let memory = self.shared.memory.lock();
+        let Some(first) = memory.front().map(|t| t.position) else { return Vec::new() };
+        let start = (after + 1).saturating_sub(first) as usize;
+        let end = ((upto + 1).saturating_sub(first) as usize).min(memory.len());
+        memory.iter().take(end).skip(start).cloned().collect()
     }
 
     /// Forgets in memory what is visible (at or before `position`).
-    pub fn forget(&self, _position: u64) {
-        unimplemented!()
+    pub fn forget(&self, position: u64) {
+        let mut memory = self.shared.memory.lock();
+        while memory.front().is_some_and(|t| t.position <= position) {
+            memory.pop_front();
+        }
+    }
+
+    /// Takes into memory again what comes after `from`: a restart of the dataflow from a
+    /// checkpoint replays what was forgotten.
+    pub fn rewind(&self, from: u64) -> io::Result<()> {
+        // Under the lock nothing is added to memory, so what is read ends where memory begins.
+        let mut memory = self.shared.memory.lock();
+        let first = memory.front().map_or(self.position() + 1, |t| t.position);
+        if from + 1 >= first {
+            return Ok(());
+        }
+        let files = self.shared.files.lock().clone();
+        let mut forgotten = Vec::new();
+        read(&self.shared.dir, &files, from, false, &mut |t| {
+            if t.position < first {
+                forgotten.push(Arc::new(t));
+            }
+        })?;
+        forgotten.into_iter().rev().for_each(|t| memory.push_front(t));
+        Ok(())
     }
 
     /// Removes files that hold only records at or before `position`: no retained checkpoint
     /// replays them.
-    pub fn cut(&self, _position: u64) -> std::io::Result<()> {
-        unimplemented!()
+    pub fn cut(&self, position: u64) -> io::Result<()> {
+        let mut files = self.shared.files.lock();
+        let mut cut = false;
+        while files.len() > 1 && files[1] <= position + 1 {
+            failpoint::hit("dml_log.before_cut")?;
+            let path = path(&self.shared.dir, files[0]);
+            std::fs::remove_file(&path).map_err(in_file(&path))?;
+            files.remove(0);
+            cut = true;
+        }
+        if cut { sync_dir(&self.shared.dir) } else { Ok(()) }
     }
 }
+
+impl Drop for DmlLog {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("DML log's thread panicked");
+        }
+    }
+}
+
+fn path(dir: &Path, first: u64) -> PathBuf {
+    dir.join(format!("{first:020}.log"))
+}
+
+/// The first positions of the files in `dir`, ascending.
+fn list(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(in_file(dir))? {
+        let name = entry?.file_name();
+        if let Some(first) = name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse().ok()) {
+            files.push(first);
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Visits the transactions after `from`. Returns the last position, and the last file's frames.
+/// Only if `opening` may the last file end in a torn frame for good: else it is being written.
+fn read(
+    dir: &Path,
+    files: &[u64],
+    from: u64,
+    opening: bool,
+    visit: &mut dyn FnMut(Transaction),
+) -> io::Result<(u64, Option<Frames>)> {
+    // What ends at or before `from` need not be read.
+    let skipped = files.iter().skip(1).take_while(|next| **next <= from + 1).count();
+    let files = &files[skipped..];
+    let Some(first) = files.first() else {
+        if from == 0 {
+            return Ok((0, None));
+        }
+        return Err(damaged(dir, format!("it has no log, but a checkpoint holds position {from} of one")));
+    };
+    if *first > from + 1 {
+        return Err(damaged(dir, format!("the log begins at {first}, but is needed from {}", from + 1)));
+    }
+    let mut next = *first;
+    let mut last_frames = None;
+    for (index, first) in files.iter().enumerate() {
+        let path = path(dir, *first);
+        if *first != next {
+            return Err(damaged(
+                &path,
+                format!("it begins at {first}, but the file before ends before {next}"),
+            ));
+        }
+        let last = index + 1 == files.len();
+        let frames = Frames::read(&path, MAGIC, last)?;
+        for (sequence, payload) in frames.iter() {
+            if sequence != next {
+                return Err(damaged(&path, format!("position {sequence} comes where {next} is due")));
+            }
+            next = decode(payload, sequence, from, visit).map_err(|e| damaged(&path, e))?;
+        }
+        last_frames = (last && opening).then_some(frames);
+    }
+    Ok((next - 1, last_frames))
+}
+
+/// The thread that appends.
+struct Committer {
+    shared: Arc<Shared>,
+    writer: FrameWriter,
+}
+
+impl Committer {
+    fn run(mut self, queue: &mpsc::Receiver<Request>) {
+        while let Ok(first) = queue.recv() {
+            let mut bytes = first.encoded.len();
+            let mut group = vec![first];
+            while bytes < GROUP_BYTES
+                && let Ok(request) = queue.try_recv()
+            {
+                bytes += request.encoded.len();
+                group.push(request);
+            }
+            self.commit(group);
+            self.rotate();
+        }
+    }
+
+    /// One frame and one fsync for the whole group; all of it, or nothing.
+    fn commit(&mut self, mut group: Vec<Request>) {
+        // A frame takes only so much; what is left makes another one.
+        let mut bytes = 0;
+        let fits = group.iter().take_while(|request| {
+            bytes += request.encoded.len();
+            bytes <= PAYLOAD_MAX
+        });
+        let rest = group.split_off(fits.count().max(1));
+        let first = self.shared.position.load(Ordering::Relaxed) + 1;
+        let mut payload = Vec::with_capacity(group.iter().map(|r| r.encoded.len()).sum());
+        group.iter().for_each(|request| payload.extend_from_slice(request.encoded.bytes()));
+        match self.writer.append(first, &payload) {
+            Ok(()) => self.publish(first, group),
+            Err(error) => {
+                for request in group {
+                    let error = io::Error::new(error.kind(), error.to_string());
+                    // Who no longer waits need not be told.
+                    let _ = request.reply.send(Err(error));
+                }
+            }
+        }
+        if !rest.is_empty() {
+            self.commit(rest);
+        }
+    }
+
+    fn publish(&self, first: u64, group: Vec<Request>) {
+        let mut replies = Vec::with_capacity(group.len());
+        let mut memory = self.shared.memory.lock();
+        for (position, Request { changes, reply, .. }) in (first..).zip(group) {
+            memory.push_back(Arc::new(Transaction { position, changes }));
+            replies.push((reply, position));
+        }
+        self.shared.position.store(first + replies.len() as u64 - 1, Ordering::Release);
+        drop(memory);
+        for (reply, position) in replies {
+            let _ = reply.send(Ok(position));
+        }
+    }
+
+    /// Begins a new file when this one is large.
+    fn rotate(&mut self) {
+        if self.writer.len() < self.shared.file_bytes.load(Ordering::Relaxed) {
+            return;
+        }
+        let next = self.shared.position.load(Ordering::Relaxed) + 1;
+        let mut files = self.shared.files.lock();
+        match FrameWriter::create(path(&self.shared.dir, next), MAGIC, "dml_log") {
+            Ok(writer) => {
+                self.writer = writer;
+                files.push(next);
+            }
+            // This one goes on; the next append tries again.
+            Err(error) => tracing::warn!(%error, "could not begin a new file of the DML log"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/log.rs"]
+mod tests;

@@ -5,3 +5,5 @@
 //! it and none beyond.
 
 pub mod log;
+pub mod overlay;
+mod record;

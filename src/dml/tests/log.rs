@@ -1,0 +1,178 @@
+//! Tests of the DML log: what was acknowledged is replayed, whatever the end of the file looks like.
+
+use super::*;
+use arrow::array::{Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+
+const TABLE: ObjectId = ObjectId(20_000);
+
+fn batch(i: i64) -> ChangeBatch {
+    let fields = vec![Field::new("id", DataType::Int64, false), Field::new("name", DataType::Utf8, true)];
+    let ids = Int64Array::from(vec![i, i + 1]);
+    let names = StringArray::from(vec![None, Some("x".repeat(i as usize % 5))]);
+    let rows =
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![Arc::new(ids), Arc::new(names)]).unwrap();
+    if i % 2 == 0 { ChangeBatch::insertions(rows) } else { ChangeBatch::new(rows, vec![-1, 2]) }
+}
+
+fn changes(i: i64) -> Vec<(ObjectId, ChangeBatch)> {
+    (0..i % 3 + 1).map(|t| (ObjectId(TABLE.0 + t as u32), batch(i + t))).collect()
+}
+
+async fn fill(log: &DmlLog, range: std::ops::RangeInclusive<u64>) {
+    for i in range {
+        assert_eq!(log.append(changes(i as i64)).await.unwrap(), i);
+    }
+}
+
+/// Checks that memory holds exactly the positions of `range`, as `fill` wrote them.
+fn holds(log: &DmlLog, range: std::ops::RangeInclusive<u64>) {
+    let found = log.range(0, u64::MAX - 1);
+    assert_eq!(found.iter().map(|t| t.position).collect::<Vec<_>>(), range.collect::<Vec<_>>());
+    for transaction in found {
+        let expected = changes(transaction.position as i64);
+        assert_eq!(transaction.changes.len(), expected.len());
+        for ((table, batch), (expected_table, expected)) in transaction.changes.iter().zip(&expected) {
+            assert_eq!(
+                (table, batch.rows(), batch.diffs()),
+                (expected_table, expected.rows(), expected.diffs())
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_appended_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    assert_eq!(log.position(), 0);
+    fill(&log, 1..=10).await;
+    assert_eq!(log.position(), 10);
+    assert_eq!(log.append(vec![]).await.unwrap(), 10);
+    holds(&log, 1..=10);
+    let some: Vec<_> = log.range(3, 5).iter().map(|t| t.position).collect();
+    assert_eq!(some, [4, 5]);
+    log.forget(4);
+    holds(&log, 5..=10);
+    assert_eq!(log.range(2, 4).len(), 0);
+    log.rewind(2).unwrap();
+    holds(&log, 3..=10);
+    drop(log);
+    let log = DmlLog::open(dir.path(), 7).unwrap();
+    holds(&log, 8..=10);
+    fill(&log, 11..=12).await;
+    log.forget(12);
+    log.rewind(5).unwrap();
+    holds(&log, 6..=12);
+}
+
+#[tokio::test]
+async fn callers_that_wait_together_share_a_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let tasks: Vec<_> = (0..200)
+        .map(|i| {
+            let log = log.clone();
+            tokio::spawn(async move { log.append(vec![(TABLE, batch(i))]).await.unwrap() })
+        })
+        .collect();
+    let mut positions = Vec::new();
+    for task in tasks {
+        positions.push(task.await.unwrap());
+    }
+    positions.sort_unstable();
+    assert_eq!(positions, (1..=200).collect::<Vec<_>>());
+    let frames = Frames::read(&path(dir.path(), 1), MAGIC, true).unwrap();
+    assert!(frames.iter().count() <= 200);
+    drop(log);
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    assert_eq!(log.range(0, 1000).len(), 200);
+}
+
+#[tokio::test]
+async fn files_rotate_and_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    log.shared.file_bytes.store(4000, Ordering::Relaxed);
+    fill(&log, 1..=50).await;
+    let files = list(dir.path()).unwrap();
+    assert!(files.len() > 3, "{files:?}");
+    // The third file begins right after what the checkpoint holds.
+    let position = files[2] - 1;
+    log.cut(position).unwrap();
+    assert_eq!(list(dir.path()).unwrap(), files[2..]);
+    log.cut(position).unwrap();
+    drop(log);
+    let log = DmlLog::open(dir.path(), position).unwrap();
+    holds(&log, position + 1..=50);
+    log.cut(50).unwrap();
+    let left = list(dir.path()).unwrap();
+    assert_eq!(left.len(), 1, "the file that is appended to stays");
+    drop(log);
+    let error = DmlLog::open(dir.path(), 0).err().unwrap().to_string();
+    assert!(error.contains(&format!("begins at {}, but is needed from 1", left[0])), "{error}");
+    let log = DmlLog::open(dir.path(), 50).unwrap();
+    assert_eq!(log.position(), 50);
+}
+
+#[tokio::test]
+async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    fill(&log, 1..=4).await;
+    drop(log);
+    let file = path(dir.path(), 1);
+    let bytes = std::fs::read(&file).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    // The test of frames cuts at every byte; here some do.
+    for cut in (0..bytes.len()).step_by(97).chain([bytes.len()]) {
+        std::fs::write(&file, &bytes[..cut]).unwrap();
+        let log = DmlLog::open(dir.path(), 0).unwrap();
+        let position = log.position();
+        holds(&log, 1..=position);
+        seen.insert(position);
+        fill(&log, position + 1..=position + 1).await;
+        drop(log);
+        holds(&DmlLog::open(dir.path(), 0).unwrap(), 1..=position + 1);
+    }
+    assert_eq!(seen, (0..=4).collect());
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_is_an_error_that_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    fill(&log, 1..=3).await;
+    drop(log);
+    let file = path(dir.path(), 1);
+    let bytes = std::fs::read(&file).unwrap();
+    let mut lost = 0;
+    for at in (8..bytes.len()).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        std::fs::write(&file, damaged).unwrap();
+        match DmlLog::open(dir.path(), 0) {
+            Ok(log) => {
+                holds(&log, 1..=2);
+                lost += 1;
+            }
+            Err(error) => assert!(error.to_string().contains("00001.log is damaged"), "{error}"),
+        }
+    }
+    assert!(lost > 0);
+}
+
+#[tokio::test]
+async fn a_log_that_lost_its_end_never_gives_a_position_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    fill(&log, 1..=3).await;
+    drop(log);
+    let log = DmlLog::open(dir.path(), 5).unwrap();
+    assert_eq!(log.position(), 5);
+    fill(&log, 6..=7).await;
+    drop(log);
+    holds(&DmlLog::open(dir.path(), 5).unwrap(), 6..=7);
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    assert!(DmlLog::open(dir.path(), 5).is_err(), "the log is gone");
+}
