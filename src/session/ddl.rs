@@ -1,0 +1,176 @@
+//! CREATE, ALTER, DROP: a catalog change and, where needed, a job.
+//!
+//! A statement is bound over a catalog snapshot and carried out on the catalog of then; where
+//! another session's DDL came between, it is bound anew.
+
+use super::rows::text_rows;
+use super::show::explain_schema;
+use super::{Notice, Outcome, Session, SessionError};
+use crate::config::check_database;
+use crate::job::manager::Database;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
+use weir_catalog::{CatalogChange, ObjectBody, SqlState};
+use weir_sql::binder::{Bound, Create, bind};
+use weir_sql::parser::statement::Parsed;
+
+/// How often a statement is bound anew because another session's DDL came between.
+const REBINDS_MAX: usize = 10;
+
+impl Session {
+    /// Runs a DDL statement.
+    pub(super) async fn ddl(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
+        if self.transaction.is_explicit() {
+            let message = "DDL in a transaction block is not supported";
+            return Err(SessionError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .hint("COMMIT first, or switch your driver to autocommit."));
+        }
+        // DDL is not part of a transaction: what was sent before it is committed first.
+        self.end_implicit().await?;
+        let db = self.db().clone();
+        for attempt in 0.. {
+            let context = self.bind_context(Vec::new());
+            let version = context.catalog.version;
+            let bound = bind(parsed, &context)?;
+            if let Bound::Create(create) = &bound {
+                check_options(create, &context.connectors)?;
+            }
+            match self.carry_out(bound).await {
+                Err(_) if attempt < REBINDS_MAX && raced(&db, version) && !self.limits.token().is_cancelled() => {
+                    tracing::debug!(attempt, "catalog changed between binding and DDL, binding anew");
+                }
+                done => return done,
+            }
+        }
+        unreachable!("the loop ends by its last attempt")
+    }
+
+    async fn carry_out(&mut self, bound: Bound) -> Result<Outcome, SessionError> {
+        let db = self.db().clone();
+        let (tag, notices) = match bound {
+            Bound::Create(create) => {
+                let (tag, notices) = (create.tag.clone(), create.notices.clone());
+                if create.plan.is_some() && self.is_background() {
+                    self.create_in_background(create).await?;
+                } else {
+                    self.limits.run(db.create(create)).await?;
+                }
+                (tag, notices)
+            }
+            Bound::Change { changes, tag, notices } => {
+                let changes = changes.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+                if !changes.is_empty() {
+                    self.limits.run(db.change(changes)).await?;
+                }
+                (tag, notices)
+            }
+            Bound::Skip { tag, notice } => (tag, vec![notice]),
+            Bound::Explain(text) => {
+                let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
+                return text_rows(explain_schema(), rows, "EXPLAIN");
+            }
+            Bound::Query(_) | Bound::Dml(_) | Bound::Session(_) => {
+                return Err(super::rows::internal("a statement was bound to what it is not"));
+            }
+        };
+        for notice in notices {
+            self.notice(Notice::info(notice));
+        }
+        Ok(Outcome::Done(tag))
+    }
+
+    /// EXPLAIN.
+    pub(super) fn explain(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
+        let bound = bind(parsed, &self.bind_context(Vec::new()))?;
+        let Bound::Explain(text) = bound else {
+            return Err(super::rows::internal("EXPLAIN was bound to something else"));
+        };
+        let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
+        text_rows(explain_schema(), rows, "EXPLAIN")
+    }
+
+    fn is_background(&self) -> bool {
+        self.settings.value("background_ddl", &self.database_settings()) == "on"
+    }
+
+    /// Starts a CREATE; returns when the catalog has the object, or the CREATE has failed.
+    async fn create_in_background(&mut self, create: Create) -> Result<(), SessionError> {
+        let (db, id) = (self.db().clone(), create.object.id);
+        let guard = self.manager.start_background();
+        let name = create.object.name.clone();
+        let mut work = tokio::spawn({
+            let db = Arc::clone(&db);
+            async move {
+                let _guard = guard;
+                let done = db.create(create).await;
+                if let Err(error) = &done {
+                    tracing::warn!(%name, %error, "CREATE in the background failed");
+                }
+                done
+            }
+        });
+        while db.catalog().by_id(id).is_none() {
+            match tokio::time::timeout(Duration::from_millis(5), &mut work).await {
+                Ok(Ok(done)) => return Ok(done?),
+                Ok(Err(panic)) => return Err(super::rows::internal(panic)),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether another session's DDL came between binding and now.
+fn raced(db: &Database, version: u64) -> bool {
+    db.catalog().version != version
+}
+
+/// A setting's value as SHOW prints it; the binder doesn't know the settings.
+fn checked(change: CatalogChange) -> Result<CatalogChange, SessionError> {
+    Ok(match change {
+        CatalogChange::Set(name, Some(value)) => {
+            let (spec, value) = check_database(&name, &value)?;
+            CatalogChange::Set(spec.name.to_owned(), Some(value))
+        }
+        CatalogChange::Set(name, None) => {
+            CatalogChange::Set(crate::config::find(&name)?.name.to_owned(), None)
+        }
+        other => other,
+    })
+}
+
+/// Refuses a connector, or an option of it, that does not exist, and names what is missing.
+fn check_options(create: &Create, connectors: &[ConnectorSpec]) -> Result<(), SessionError> {
+    let (role, connector, options) = match &create.object.body {
+        ObjectBody::Source(source) => (ConnectorRole::Source, &source.connector, &source.options),
+        ObjectBody::Sink(sink) => (ConnectorRole::Sink, &sink.connector, &sink.options),
+        _ => return Ok(()),
+    };
+    let of_role: Vec<&ConnectorSpec> = connectors.iter().filter(|spec| spec.role == role).collect();
+    let invalid = |message: String| SessionError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let list = |names: Vec<&str>| names.join(", ");
+    let Some(spec) = of_role.iter().find(|spec| spec.name == *connector) else {
+        let names = list(of_role.iter().map(|spec| spec.name).collect());
+        let kind = create.object.kind();
+        return Err(invalid(format!("connector \"{connector}\" does not exist"))
+            .hint(format!("A {kind} can use one of: {names}.")));
+    };
+    let takes = |name: &str| {
+        spec.options.iter().any(|option| match option.name.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => option.name == name,
+        })
+    };
+    if let Some(unknown) = options.keys().find(|name| !takes(name)) {
+        let names = list(spec.options.iter().map(|option| option.name).collect());
+        return Err(invalid(format!("connector \"{connector}\" has no option \"{unknown}\""))
+            .hint(format!("It takes: {names}.")));
+    }
+    if let Some(missing) = spec.options.iter().find(|o| o.required && !options.contains_key(o.name)) {
+        return Err(invalid(format!("option \"{}\" of connector \"{connector}\" is missing", missing.name))
+            .hint(missing.help));
+    }
+    Ok(())
+}
+

@@ -1,0 +1,263 @@
+//! From a statement to its handler, within the session's transaction.
+
+use super::prepared::{Plan, Prepared};
+use super::transaction::{Block, Transaction};
+use super::{Notice, Session, SessionError};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+use weir_catalog::SqlState;
+use weir_sql::parser::parse;
+use weir_sql::parser::statement::{Parsed, Statement};
+
+/// What a statement gives.
+pub enum Outcome {
+    /// Rows, then a command tag.
+    Rows(ResultRows),
+    /// A command tag.
+    Done(String),
+}
+
+/// Rows on their way.
+pub struct ResultRows {
+    /// Their columns.
+    pub schema: SchemaRef,
+    /// The rows. An error ends them, and fails the statement.
+    pub stream: BoxStream<'static, Result<RecordBatch, SessionError>>,
+    /// What is said after the last one.
+    pub tag: CommandTag,
+}
+
+/// The tag of a statement that returns rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTag {
+    verb: String,
+    counted: bool,
+}
+
+impl CommandTag {
+    /// `SELECT n`, `UPDATE n`.
+    pub fn counted(verb: &str) -> Self {
+        Self { verb: verb.to_owned(), counted: true }
+    }
+
+    /// `SHOW`.
+    pub fn plain(tag: &str) -> Self {
+        Self { verb: tag.to_owned(), counted: false }
+    }
+
+    /// The tag after `rows` rows.
+    pub fn after(&self, rows: u64) -> String {
+        if self.counted { format!("{} {rows}", self.verb) } else { self.verb.clone() }
+    }
+}
+
+impl Session {
+    /// Parses what a client sent: every statement of it, before any of them runs.
+    pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>, SessionError> {
+        Ok(parse(sql)?)
+    }
+
+    /// Runs a statement without parameters. `alone`: it is all that its client sent, so that it is
+    /// a transaction of its own.
+    pub async fn run(&mut self, parsed: &Parsed, alone: bool) -> Result<Outcome, SessionError> {
+        self.refuse_in_failed(&parsed.statement)?;
+        let prepared = self.prepare(parsed.clone(), Vec::new())?;
+        if !prepared.parameters.is_empty() {
+            return Err(SessionError::new(SqlState("42P02"), "there is no parameter $1"));
+        }
+        self.execute_prepared(&Arc::new(prepared), &[], alone).await
+    }
+
+    /// Runs a prepared statement with values of the types of its parameters.
+    pub async fn execute(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: &[ScalarValue],
+        alone: bool,
+    ) -> Result<Outcome, SessionError> {
+        self.refuse_in_failed(&prepared.parsed.statement)?;
+        let prepared = self.refresh(prepared)?;
+        self.execute_prepared(&prepared, parameters, alone).await
+    }
+
+    pub(super) async fn execute_prepared(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: &[ScalarValue],
+        alone: bool,
+    ) -> Result<Outcome, SessionError> {
+        match &prepared.plan {
+            Plan::Query(plan) => {
+                let schema = prepared.columns.clone().unwrap_or_else(|| Arc::clone(plan.schema().inner()));
+                self.select(plan.clone(), schema, parameters).await
+            }
+            Plan::Dml(dml) => self.dml(dml, &prepared.parsed.statement, parameters, alone).await,
+            Plan::Late => self.dispatch(&prepared.parsed, alone).await,
+        }
+    }
+
+    /// What is bound when it runs: DDL, and what the session does itself.
+    async fn dispatch(&mut self, parsed: &Parsed, alone: bool) -> Result<Outcome, SessionError> {
+        match &parsed.statement {
+            Statement::Show(target) => self.show(target),
+            Statement::Describe(name) => self.describe(name),
+            Statement::Explain { .. } => self.explain(parsed),
+            Statement::Set { name, value } => self.set(name, value.as_deref()),
+            Statement::ResetAll => self.reset_all(),
+            Statement::Begin => self.begin(),
+            Statement::Commit => self.commit().await,
+            Statement::Rollback => self.rollback(),
+            Statement::Prepare { name, statement } => {
+                let prepared = self.prepare((**statement).clone(), Vec::new())?;
+                self.store(name, prepared)?;
+                Ok(Outcome::Done("PREPARE".to_owned()))
+            }
+            Statement::Execute { name, arguments } => {
+                let prepared = self.prepared(name)?;
+                let prepared = self.refresh(&prepared)?;
+                let values = self.arguments(name, &prepared, arguments).await?;
+                Box::pin(self.execute_prepared(&prepared, &values, alone)).await
+            }
+            Statement::Deallocate(name) => self.deallocate(name.as_deref()),
+            Statement::Flush => self.flush().await,
+            Statement::Checkpoint => self.checkpoint().await,
+            Statement::Wait => self.wait().await,
+            Statement::Recover => self.recover().await,
+            _ => self.ddl(parsed).await,
+        }
+    }
+
+    fn refuse_in_failed(&self, statement: &Statement) -> Result<(), SessionError> {
+        let ends = matches!(statement, Statement::Commit | Statement::Rollback);
+        if matches!(self.transaction, Transaction::Failed(_)) && !ends {
+            return Err(SessionError::in_failed_transaction());
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Outcome, SessionError> {
+        match &mut self.transaction {
+            Transaction::Open(block) if block.explicit => {
+                let message = "there is already a transaction in progress";
+                self.notice(Notice::warning(SqlState::ACTIVE_SQL_TRANSACTION, message));
+            }
+            // Statements that were sent together with BEGIN, before it, are in its block.
+            Transaction::Open(block) => block.explicit = true,
+            Transaction::Idle | Transaction::Failed(_) => {
+                self.transaction = Transaction::Open(Block::new(true, &self.settings));
+            }
+        }
+        Ok(Outcome::Done("BEGIN".to_owned()))
+    }
+
+    async fn commit(&mut self) -> Result<Outcome, SessionError> {
+        if !self.transaction.is_explicit() {
+            let message = "there is no transaction in progress";
+            self.notice(Notice::warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+        }
+        match std::mem::take(&mut self.transaction) {
+            Transaction::Idle => {}
+            Transaction::Open(block) => self.commit_block(block).await?,
+            Transaction::Failed(block) => {
+                self.restore(block)?;
+                return Ok(Outcome::Done("ROLLBACK".to_owned()));
+            }
+        }
+        Ok(Outcome::Done("COMMIT".to_owned()))
+    }
+
+    fn rollback(&mut self) -> Result<Outcome, SessionError> {
+        if !self.transaction.is_explicit() {
+            let message = "there is no transaction in progress";
+            self.notice(Notice::warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+        }
+        match std::mem::take(&mut self.transaction) {
+            Transaction::Idle => {}
+            Transaction::Open(block) | Transaction::Failed(block) => self.restore(block)?,
+        }
+        Ok(Outcome::Done("ROLLBACK".to_owned()))
+    }
+
+    /// What SET did within a block that is rolled back never was.
+    fn restore(&mut self, block: Block) -> Result<(), SessionError> {
+        self.change_settings(|settings| {
+            *settings = block.settings;
+            Ok(())
+        })
+    }
+
+    /// Ends what several statements sent together were: their one transaction commits.
+    pub async fn end_implicit(&mut self) -> Result<(), SessionError> {
+        match &self.transaction {
+            Transaction::Open(block) if !block.explicit => {
+                let Transaction::Open(block) = std::mem::take(&mut self.transaction) else { return Ok(()) };
+                self.commit_block(block).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A statement failed: the block that it was in has failed.
+    pub fn fail(&mut self) {
+        self.transaction = match std::mem::take(&mut self.transaction) {
+            Transaction::Open(block) if block.explicit => Transaction::Failed(block),
+            Transaction::Open(block) => {
+                // The settings it began with were valid, so they can be set again.
+                let _ = self.restore(block);
+                Transaction::Idle
+            }
+            other => other,
+        };
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<Outcome, SessionError> {
+        self.change_settings(|settings| settings.set(name, value).map(drop))?;
+        Ok(Outcome::Done(if value.is_some() { "SET" } else { "RESET" }.to_owned()))
+    }
+
+    fn reset_all(&mut self) -> Result<Outcome, SessionError> {
+        self.change_settings(|settings| {
+            settings.reset_all();
+            Ok(())
+        })?;
+        Ok(Outcome::Done("RESET".to_owned()))
+    }
+
+    fn deallocate(&mut self, name: Option<&str>) -> Result<Outcome, SessionError> {
+        match name {
+            Some(name) => {
+                self.prepared(name)?;
+                self.forget(name);
+                Ok(Outcome::Done("DEALLOCATE".to_owned()))
+            }
+            None => {
+                self.prepared.clear();
+                Ok(Outcome::Done("DEALLOCATE ALL".to_owned()))
+            }
+        }
+    }
+
+    /// The arguments of EXECUTE as values: evaluated as a SELECT of them, each cast to its
+    /// parameter's type.
+    async fn arguments(
+        &mut self,
+        name: &str,
+        prepared: &Prepared,
+        arguments: &[sqlparser::ast::Expr],
+    ) -> Result<Vec<ScalarValue>, SessionError> {
+        let wanted = prepared.parameters.len();
+        if arguments.len() != wanted {
+            let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+            let detail = format!("Expected {wanted} parameters but got {}.", arguments.len());
+            return Err(SessionError::new(SqlState::SYNTAX_ERROR, message).detail(detail));
+        }
+        if wanted == 0 {
+            return Ok(Vec::new());
+        }
+        let list: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        self.evaluate(&format!("SELECT {}", list.join(", ")), &prepared.parameters).await
+    }
+}

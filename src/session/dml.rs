@@ -1,0 +1,222 @@
+//! INSERT, UPDATE, DELETE: exact changes over the newest rows, checked, logged, acknowledged.
+//!
+//! ```text
+//!   alone     lock ─ newest rows ─ changes ─ append (fsync) ─ unlock ─ acknowledged
+//!   in block          newest rows ─ changes ─ kept │ COMMIT: lock ─ checked again ─ append ─ unlock
+//! ```
+//! Once the append has begun it is not cancelled: nobody could tell whether it happened.
+
+use super::changes::{Changes, Target};
+use super::current::CurrentRows;
+use super::prepared::returning_schema;
+use super::rows::{internal, one_batch};
+use super::transaction::{Block, Transaction, View};
+use super::{CommandTag, Outcome, Session, SessionError};
+use crate::stream::ChangeBatch;
+use crate::stream::builder::ChangeBuilder;
+use arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use std::sync::Arc;
+use weir_catalog::{ObjectId, SqlState};
+use weir_sql::binder::{Dml, DmlKind};
+use weir_sql::parser::statement::Statement;
+
+impl Session {
+    /// Runs a DML statement.
+    pub(super) async fn dml(
+        &mut self,
+        dml: &Arc<Dml>,
+        statement: &Statement,
+        parameters: &[ScalarValue],
+        alone: bool,
+    ) -> Result<Outcome, SessionError> {
+        let db = self.db().clone();
+        let changes = if alone && matches!(self.transaction, Transaction::Idle) {
+            let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
+            let changes = self.compute(dml, parameters, &[]).await?;
+            self.append(vec![(dml.table, changes.batch.clone())]).await?;
+            drop(guard);
+            changes
+        } else {
+            if matches!(self.transaction, Transaction::Idle) {
+                self.transaction = Transaction::Open(Block::new(false, &self.settings));
+            }
+            let changes = self.compute(dml, parameters, self.transaction.writes()).await?;
+            if let Transaction::Open(block) = &mut self.transaction
+                && !changes.batch.is_empty()
+            {
+                block.writes.push((dml.table, changes.batch.clone()));
+            }
+            changes
+        };
+        acknowledge(dml, statement, &changes)
+    }
+
+    /// What the statement changes, over what is logged and `own`.
+    async fn compute(
+        &self,
+        dml: &Dml,
+        parameters: &[ScalarValue],
+        own: &[(ObjectId, ChangeBatch)],
+    ) -> Result<Changes, SessionError> {
+        let db = self.db().clone();
+        let target = self.target(dml.table)?;
+        let view = self.limits.run(View::newest(&db, own)).await?;
+        let input = self.collect(dml.input.clone(), parameters, Some(view.clone())).await?;
+        let arity = target.schema().fields().len();
+        match dml.kind {
+            DmlKind::Insert(on_conflict) => {
+                let rows = rows_of(target.schema(), &input, 0)?;
+                let current = self.current(&target, view, &rows).await?;
+                target.insert(rows, &current, on_conflict)
+            }
+            DmlKind::Update => {
+                let old = rows_of(target.schema(), &input, 0)?;
+                let new = rows_of(target.schema(), &input, arity)?;
+                let current = self.current(&target, view, &new).await?;
+                target.update(old, new, &current)
+            }
+            DmlKind::Delete => target.delete(rows_of(target.schema(), &input, 0)?),
+        }
+    }
+
+    /// The table of this id, as it is now.
+    fn target(&self, table: ObjectId) -> Result<Target, SessionError> {
+        let catalog = self.db().catalog();
+        catalog.by_id(table).and_then(|object| Target::of(object)).ok_or_else(|| {
+            SessionError::new(SqlState::UNDEFINED_TABLE, "the table was dropped while it was written")
+        })
+    }
+
+    /// The current rows of the keys of `rows`; a table without a key needs none.
+    async fn current(
+        &self,
+        target: &Target,
+        view: View,
+        rows: &RecordBatch,
+    ) -> Result<CurrentRows, SessionError> {
+        if !target.is_keyed() || rows.num_rows() == 0 {
+            return Ok(CurrentRows::none(target));
+        }
+        self.read_current(target, view, target.keys(rows)).await
+    }
+
+    async fn read_current(
+        &self,
+        target: &Target,
+        view: View,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<CurrentRows, SessionError> {
+        let target = target.clone();
+        let reading = tokio::task::spawn_blocking(move || CurrentRows::read(&target, &view, keys));
+        self.limits.run(async { reading.await.map_err(internal)? }).await
+    }
+
+    /// Logs one transaction; it is durable when this returns. Hold the DML lock.
+    async fn append(&mut self, changes: Vec<(ObjectId, ChangeBatch)>) -> Result<(), SessionError> {
+        let changes: Vec<_> = changes.into_iter().filter(|(_, batch)| !batch.is_empty()).collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let position = self.db().dml().append(changes).await.map_err(|error| {
+            tracing::error!(%error, "DML log could not be written");
+            let full = error.kind() == std::io::ErrorKind::StorageFull;
+            let state = if full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+            SessionError::new(state, format!("could not write the DML log: {error}"))
+        })?;
+        self.last_dml = position;
+        Ok(())
+    }
+
+    /// COMMIT: what the block wrote, checked again, as one record.
+    pub(super) async fn commit_block(&mut self, block: Block) -> Result<(), SessionError> {
+        if block.writes.is_empty() {
+            return Ok(());
+        }
+        let written = self.net_writes(block.writes)?;
+        let db = self.db().clone();
+        let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
+        let view = self.limits.run(View::newest(&db, &[])).await?;
+        for (target, batch) in &written {
+            // Dropped meanwhile: an error, rather than a record that nobody can apply.
+            self.target(target.id)?;
+            let current = self.read_current(target, view.clone(), target.keys(batch.rows())).await?;
+            target.check_again(batch, &current)?;
+        }
+        self.append(written.into_iter().map(|(target, batch)| (target.id, batch)).collect()).await?;
+        drop(guard);
+        Ok(())
+    }
+
+    /// What a block did to each table in sum.
+    fn net_writes(
+        &self,
+        writes: Vec<(ObjectId, ChangeBatch)>,
+    ) -> Result<Vec<(Target, ChangeBatch)>, SessionError> {
+        let mut builders: Vec<(Target, ChangeBuilder)> = Vec::new();
+        for (table, batch) in writes {
+            match builders.iter_mut().find(|(target, _)| target.id == table) {
+                Some((_, builder)) => builder.push(batch),
+                None => {
+                    let target = self.target(table)?;
+                    let mut builder = ChangeBuilder::new(Arc::clone(target.schema()));
+                    builder.push(batch);
+                    builders.push((target, builder));
+                }
+            }
+        }
+        let net = |(target, mut builder): (Target, ChangeBuilder)| {
+            Ok((target, builder.consolidate().map_err(internal)?))
+        };
+        builders.into_iter().map(net).collect()
+    }
+}
+
+/// The columns of `batches` from `first` on, as rows of a table.
+fn rows_of(schema: &SchemaRef, batches: &[RecordBatch], first: usize) -> Result<RecordBatch, SessionError> {
+    let rows = |batch: &RecordBatch| {
+        let column = |(i, field): (usize, &Arc<arrow::datatypes::Field>)| {
+            let array = batch.column(first + i);
+            match array.data_type() == field.data_type() {
+                true => Ok(Arc::clone(array)),
+                false => cast(array, field.data_type()),
+            }
+        };
+        let columns = schema.fields().iter().enumerate().map(column).collect::<Result<Vec<_>, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        // NULLs where the table has none are reported in PostgreSQL's words, later.
+        RecordBatch::try_new_with_options(nullable(schema), columns, &options)
+    };
+    let batches = batches.iter().map(rows).collect::<Result<Vec<_>, _>>().map_err(internal)?;
+    concat_batches(&nullable(schema), &batches).map_err(internal)
+}
+
+fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The command tag, and the rows of RETURNING.
+fn acknowledge(dml: &Dml, statement: &Statement, changes: &Changes) -> Result<Outcome, SessionError> {
+    let verb = match (statement, dml.kind) {
+        (Statement::Truncate(_), _) => return Ok(Outcome::Done("TRUNCATE TABLE".to_owned())),
+        (_, DmlKind::Insert(_)) => "INSERT 0",
+        (_, DmlKind::Update) => "UPDATE",
+        (_, DmlKind::Delete) => "DELETE",
+    };
+    let tag = CommandTag::counted(verb);
+    let rows = changes.returned.num_rows();
+    let (Some(schema), Some(returning)) = (returning_schema(dml), &dml.returning) else {
+        return Ok(Outcome::Done(tag.after(rows as u64)));
+    };
+    let column = |expr: &Arc<dyn datafusion::physical_expr::PhysicalExpr>| {
+        expr.evaluate(&changes.returned)?.into_array(rows)
+    };
+    let columns = returning.iter().map(|(expr, _)| column(expr)).collect::<Result<Vec<_>, _>>();
+    let columns = columns.map_err(crate::serve::ServeError::from)?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(nullable(&schema), columns, &options).map_err(internal)?;
+    Ok(Outcome::Rows(one_batch(schema, batch, tag)))
+}

@@ -1,0 +1,117 @@
+//! SELECT: a plan over one visible epoch, streamed.
+
+use super::prepared::Plan;
+use super::rows::internal;
+use super::transaction::{Transaction, View};
+use super::{CommandTag, Outcome, ResultRows, Session, SessionError};
+use crate::serve::{QueryOptions, ServeError};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt;
+use weir_catalog::SqlState;
+
+impl Session {
+    /// Runs a SELECT; its rows come as the client reads them.
+    pub(super) async fn select(
+        &mut self,
+        plan: LogicalPlan,
+        schema: SchemaRef,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome, SessionError> {
+        let view = self.reading_view().await?;
+        let stream = self.start_query(plan, parameters, view).await?;
+        let limits = self.limits.clone();
+        let stream = futures::stream::unfold((stream, limits), |(mut stream, limits)| async move {
+            let next = async { stream.next().await.transpose().map_err(ServeError::from) };
+            limits.run(next).await.transpose().map(|item| (item, (stream, limits)))
+        });
+        Ok(Outcome::Rows(ResultRows { schema, stream: stream.boxed(), tag: CommandTag::counted("SELECT") }))
+    }
+
+    /// Starts a plan, over `view` or else the newest visible epoch.
+    pub(super) async fn start_query(
+        &self,
+        plan: LogicalPlan,
+        parameters: &[ScalarValue],
+        view: Option<View>,
+    ) -> Result<SendableRecordBatchStream, SessionError> {
+        let params = (!parameters.is_empty()).then(|| ParamValues::from(parameters.to_vec()));
+        let (at, pending) = view.map(|view| (view.at, view.pending)).unzip();
+        let options = QueryOptions {
+            at,
+            params,
+            overlay: pending.map(|pending| pending as _),
+            timeout: self.limits.time_left(),
+            cancel: self.limits.token().clone(),
+            memory_limit: Some(self.settings.query_memory(&self.database_settings())),
+        };
+        self.limits.run(self.serve().execute(plan, options)).await
+    }
+
+    /// What this session's SELECT has to see: its own acknowledged DML, and within a block what
+    /// the block wrote.
+    async fn reading_view(&mut self) -> Result<Option<View>, SessionError> {
+        let db = self.db().clone();
+        if self.last_dml > db.visible().dml_position {
+            self.limits.run(db.wait_visible(self.last_dml)).await?;
+        }
+        match &self.transaction {
+            Transaction::Open(block) if !block.writes.is_empty() => {
+                Ok(Some(self.limits.run(View::newest(&db, &block.writes)).await?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Runs a plan to its end. The rows are held here, so they are bounded by the query's memory.
+    pub(super) async fn collect(
+        &self,
+        plan: LogicalPlan,
+        parameters: &[ScalarValue],
+        view: Option<View>,
+    ) -> Result<Vec<RecordBatch>, SessionError> {
+        let mut stream = self.start_query(plan, parameters, view).await?;
+        let bytes_max = self.settings.query_memory(&self.database_settings());
+        let work = async {
+            let (mut batches, mut bytes) = (Vec::new(), 0);
+            while let Some(batch) = stream.next().await {
+                let batch = batch.map_err(ServeError::from)?;
+                bytes += batch.get_array_memory_size();
+                if bytes > bytes_max {
+                    let detail = format!("The statement's rows take more than {bytes_max} bytes.");
+                    return Err(SessionError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+                        .detail(detail)
+                        .hint("Write fewer rows with one statement, or raise query.memory_limit."));
+                }
+                batches.push(batch);
+            }
+            Ok(batches)
+        };
+        self.limits.run(work).await
+    }
+
+    /// The values of a SELECT of one row, cast to `types`.
+    pub(super) async fn evaluate(
+        &mut self,
+        select: &str,
+        types: &[DataType],
+    ) -> Result<Vec<ScalarValue>, SessionError> {
+        let parsed = self.parse(select)?.pop().ok_or_else(|| internal("a SELECT parsed to nothing"))?;
+        let Plan::Query(plan) = self.prepare(parsed, Vec::new())?.plan else {
+            return Err(internal("a SELECT was bound to something else"));
+        };
+        let batches = self.collect(plan, &[], None).await?;
+        let Some(row) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+            return Err(internal("a SELECT without FROM gave no row"));
+        };
+        let value = |(column, wanted): (&ArrayRef, &DataType)| {
+            let value = ScalarValue::try_from_array(column, 0)?;
+            value.cast_to(wanted)
+        };
+        let values = row.columns().iter().zip(types).map(value).collect::<Result<Vec<_>, _>>();
+        Ok(values.map_err(ServeError::from)?)
+    }
+}

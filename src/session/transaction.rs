@@ -1,0 +1,135 @@
+//! Transactions of one session: what a block has written, and what its statements see.
+//!
+//! ```text
+//!   Idle ── BEGIN, or a statement that is not alone ──> Open ── COMMIT: checked, one record of the log
+//!    ▲                                                   │ └─ ROLLBACK: forgotten
+//!    └────────── ROLLBACK, COMMIT (which rolls back) ── Failed
+//! ```
+//! A block holds no lock: what it wrote is checked again at COMMIT, under the lock that makes DML
+//! run one at a time. A row that another session changed meanwhile fails the COMMIT (40001).
+
+use crate::dml::log::Transaction as Logged;
+use crate::job::manager::{Database, Visible};
+use crate::serve::Overlay;
+use crate::session::SessionError;
+use crate::session::settings::Settings;
+use crate::stream::ChangeBatch;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_catalog::{ObjectId, SqlState};
+
+/// Where a session is between BEGIN and COMMIT.
+#[derive(Debug, Default)]
+pub enum Transaction {
+    /// Every statement is its own transaction.
+    #[default]
+    Idle,
+    /// Within a block.
+    Open(Block),
+    /// A statement of an explicit block failed: only its end is accepted.
+    Failed(Block),
+}
+
+/// What a client is told with ReadyForQuery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// No block.
+    Idle,
+    /// In a block.
+    Open,
+    /// In a block that failed.
+    Failed,
+}
+
+/// A transaction block.
+#[derive(Debug)]
+pub struct Block {
+    /// By BEGIN, rather than by several statements sent together.
+    pub explicit: bool,
+    /// What SET goes back to if the block is rolled back.
+    pub settings: Settings,
+    /// What it wrote, in order.
+    pub writes: Vec<(ObjectId, ChangeBatch)>,
+}
+
+impl Block {
+    /// An empty one.
+    pub fn new(explicit: bool, settings: &Settings) -> Self {
+        Self { explicit, settings: settings.clone(), writes: Vec::new() }
+    }
+}
+
+impl Transaction {
+    /// What ReadyForQuery says.
+    pub fn status(&self) -> Status {
+        match self {
+            Transaction::Open(block) if block.explicit => Status::Open,
+            Transaction::Idle | Transaction::Open(_) => Status::Idle,
+            Transaction::Failed(_) => Status::Failed,
+        }
+    }
+
+    /// Whether BEGIN was said and no end yet.
+    pub fn is_explicit(&self) -> bool {
+        matches!(self, Transaction::Open(block) | Transaction::Failed(block) if block.explicit)
+    }
+
+    /// What the block has written so far.
+    pub fn writes(&self) -> &[(ObjectId, ChangeBatch)] {
+        match self {
+            Transaction::Open(block) => &block.writes,
+            Transaction::Idle | Transaction::Failed(_) => &[],
+        }
+    }
+}
+
+/// Changes on top of a snapshot: what is logged and not visible yet, then a block's own.
+#[derive(Default)]
+pub struct Pending {
+    logged: Vec<Arc<Logged>>,
+    own: Vec<(ObjectId, ChangeBatch)>,
+}
+
+impl Overlay for Pending {
+    fn changes(&self, relation: ObjectId) -> Vec<ChangeBatch> {
+        let logged = self.logged.iter().flat_map(|transaction| &transaction.changes);
+        logged.chain(&self.own).filter(|(id, _)| *id == relation).map(|(_, batch)| batch.clone()).collect()
+    }
+}
+
+/// What a DML statement, or a SELECT of a block that wrote, reads.
+#[derive(Clone)]
+pub struct View {
+    /// A visible epoch.
+    pub at: Visible,
+    /// What comes on top.
+    pub pending: Arc<Pending>,
+}
+
+/// How often, and how long between, a snapshot and the log are asked to fit together.
+const ATTEMPTS: usize = 200;
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl View {
+    /// The newest rows: all that is logged, and `own`.
+    pub async fn newest(db: &Database, own: &[(ObjectId, ChangeBatch)]) -> Result<View, SessionError> {
+        for attempt in 0..ATTEMPTS {
+            let at = db.visible();
+            let newest = db.dml().position();
+            let logged = db.dml().range(at.dml_position, newest);
+            // A tick between the two calls makes the log forget what is visible by then.
+            // Positions have no gaps, so their number tells whether all are here.
+            if logged.len() as u64 == newest.saturating_sub(at.dml_position) {
+                return Ok(View { at, pending: Arc::new(Pending { logged, own: own.to_vec() }) });
+            }
+            if attempt > 2 {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Err(SessionError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "the database's dataflow is restarting",
+        )
+        .hint("Try again in a moment."))
+    }
+}
