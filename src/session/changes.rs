@@ -12,7 +12,8 @@ use super::SessionError;
 use super::current::CurrentRows;
 use super::rows::internal;
 use super::text::to_text;
-use crate::serve::layout::RowLayout;
+use crate::state::key::EncodedKeys;
+use crate::state::table::TableLayout;
 use crate::stream::ChangeBatch;
 use crate::stream::builder::consolidate;
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
@@ -20,7 +21,7 @@ use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use weir_catalog::relation::{OnConflict, RowKey};
+use weir_catalog::relation::OnConflict;
 use weir_catalog::{Column, Object, ObjectBody, ObjectId, ObjectName, SqlState};
 
 /// The table that a statement writes.
@@ -31,7 +32,7 @@ pub struct Target {
     /// Its name.
     pub name: ObjectName,
     /// How its rows are stored.
-    pub layout: RowLayout,
+    pub layout: TableLayout,
     columns: Vec<Column>,
 }
 
@@ -52,7 +53,7 @@ impl Target {
         Some(Self {
             id: object.id,
             name: object.name.clone(),
-            layout: RowLayout::new(object.id.table(), schema, &table.key),
+            layout: TableLayout::relation(object.id.table(), schema, &table.key),
             columns: table.columns.clone(),
         })
     }
@@ -67,10 +68,9 @@ impl Target {
         !self.layout.counted
     }
 
-    /// The full keys of `rows`.
-    pub fn keys(&self, rows: &RecordBatch) -> Vec<Vec<u8>> {
-        let columns: Vec<ArrayRef> = self.layout.key.iter().map(|c| Arc::clone(rows.column(*c))).collect();
-        self.layout.full_keys(&columns, rows.num_rows())
+    /// The keys of `rows`: vnode, then the key columns.
+    pub fn keys(&self, rows: &RecordBatch) -> EncodedKeys {
+        self.layout.keys(rows)
     }
 
     /// Refuses NULL where the table has none.
@@ -96,8 +96,10 @@ impl Target {
     /// The key of `row` is there already.
     pub fn duplicate_key(&self, rows: &RecordBatch, row: usize) -> SessionError {
         let constraint = format!("{}_pkey", self.name.name);
-        let names: Vec<&str> = self.layout.key.iter().map(|c| self.columns[*c].name.as_str()).collect();
-        let columns: Vec<ArrayRef> = self.layout.key.iter().map(|c| Arc::clone(rows.column(*c))).collect();
+        let names: Vec<&str> =
+            self.layout.key_columns.iter().map(|c| self.columns[*c].name.as_str()).collect();
+        let columns: Vec<ArrayRef> =
+            self.layout.key_columns.iter().map(|c| Arc::clone(rows.column(*c))).collect();
         let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
         SessionError::new(SqlState::UNIQUE_VIOLATION, message)
             .detail(format!("Key ({})={} already exists.", names.join(", "), tuple(&columns, row)))
@@ -118,8 +120,8 @@ impl Target {
         let keys = self.keys(&rows);
         // By key, the row that stays; in order of the rows.
         let mut kept: HashMap<&[u8], usize> = HashMap::new();
-        for (row, key) in keys.iter().enumerate() {
-            let taken = kept.contains_key(key.as_slice()) || current.row_of(key).is_some();
+        for (row, key) in each(&keys) {
+            let taken = kept.contains_key(key) || current.row_of(key).is_some();
             match on_conflict {
                 OnConflict::Error if taken => return Err(self.duplicate_key(&rows, row)),
                 OnConflict::DoNothing if taken => {}
@@ -152,10 +154,10 @@ impl Target {
         };
         self.check_not_null(&new)?;
         if self.is_keyed() {
-            let removed: HashSet<Vec<u8>> = self.keys(&old).into_iter().collect();
+            let (old_keys, keys) = (self.keys(&old), self.keys(&new));
+            let removed: HashSet<&[u8]> = each(&old_keys).map(|(_, key)| key).collect();
             let mut taken: HashSet<&[u8]> = HashSet::new();
-            let keys = self.keys(&new);
-            for (row, key) in keys.iter().enumerate() {
+            for (row, key) in each(&keys) {
                 let held = current.row_of(key).is_some() && !removed.contains(key);
                 if held || !taken.insert(key) {
                     return Err(self.duplicate_key(&new, row));
@@ -173,9 +175,9 @@ impl Target {
     }
 
     fn first_of_each_key(&self, rows: &RecordBatch) -> Vec<u32> {
+        let keys = self.keys(rows);
         let mut seen = HashSet::new();
-        let keys = self.keys(rows).into_iter().enumerate();
-        keys.filter_map(|(row, key)| seen.insert(key).then_some(row as u32)).collect()
+        each(&keys).filter(|(_, key)| seen.insert(*key)).map(|(row, _)| row as u32).collect()
     }
 
     /// Rows that go and rows that come; what is in both is in neither.
@@ -197,28 +199,36 @@ impl Target {
         let conflict = || {
             let message = "could not serialize access due to concurrent update";
             SessionError::new(SqlState("40001"), message)
-                .detail(format!("Another session changed rows of \"{}\" that this transaction changed.", self.name.name))
+                .detail(format!(
+                    "Another session changed rows of \"{}\" that this transaction changed.",
+                    self.name.name
+                ))
                 .hint("Run the transaction again.")
         };
         if !self.is_keyed() {
-            let gone = |row: usize| current.count_of(&keys[row]) + written.diff(row) < 0;
+            let gone = |row: usize| current.count_of(keys.get(row)) + written.diff(row) < 0;
             return if (0..rows.num_rows()).any(gone) { Err(conflict()) } else { Ok(()) };
         }
         let same = current.comparison(rows).map_err(internal)?;
         let mut removed: HashSet<&[u8]> = HashSet::new();
-        for (row, key) in keys.iter().enumerate().filter(|(row, _)| written.diff(*row) < 0) {
+        for (row, key) in each(&keys).filter(|(row, _)| written.diff(*row) < 0) {
             if !current.row_of(key).is_some_and(|now| same.is_same(row, now)) {
                 return Err(conflict());
             }
             removed.insert(key);
         }
-        for (row, key) in keys.iter().enumerate().filter(|(row, _)| written.diff(*row) > 0) {
-            if current.row_of(key).is_some() && !removed.contains(key.as_slice()) {
+        for (row, key) in each(&keys).filter(|(row, _)| written.diff(*row) > 0) {
+            if current.row_of(key).is_some() && !removed.contains(key) {
                 return Err(self.duplicate_key(rows, row));
             }
         }
         Ok(())
     }
+}
+
+/// The keys with their rows.
+pub fn each(keys: &EncodedKeys) -> impl Iterator<Item = (usize, &[u8])> {
+    (0..keys.len()).map(|row| (row, keys.get(row)))
 }
 
 fn take(rows: &RecordBatch, indices: Vec<u32>) -> Result<RecordBatch, SessionError> {

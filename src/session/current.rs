@@ -1,11 +1,12 @@
 //! The rows that a table has now, by key: a snapshot's, then what is pending on top.
 
-use super::changes::Target;
+use super::SessionError;
+use super::changes::{Target, each};
 use super::rows::internal;
 use super::transaction::View;
-use super::SessionError;
-use crate::serve::Overlay;
-use crate::serve::layout::StoredRows;
+use crate::serve::{Overlay, ServeError};
+use crate::state::key::EncodedKeys;
+use crate::state::table::Found;
 use crate::stream::ChangeBatch;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -44,48 +45,41 @@ impl CurrentRows {
         Self { rows, at: HashMap::new(), counts: HashMap::new() }
     }
 
-    /// The rows of `keys` (full keys) in `view`. Reads the state store: call it where blocking is
-    /// allowed.
-    pub fn read(target: &Target, view: &View, mut keys: Vec<Vec<u8>>) -> Result<Self, SessionError> {
-        keys.sort_unstable();
-        keys.dedup();
-        let stored = view.at.state.multi_get(&keys).map_err(crate::serve::ServeError::from)?;
+    /// The rows of `keys` in `view`. Reads the state store: call it where blocking is allowed.
+    pub fn read(target: &Target, view: &View, keys: &EncodedKeys) -> Result<Self, SessionError> {
+        let mut wanted: Vec<&[u8]> = each(keys).map(|(_, key)| key).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let found = target.layout.get_rows(view.at.state.as_ref(), wanted.iter().copied());
+        let found = found.map_err(ServeError::from)?;
         let pending = view.pending.changes(target.id);
         if target.is_keyed() {
-            Self::keyed(target, &keys, &stored, &pending)
+            Self::keyed(target, &wanted, found, &pending)
         } else {
-            Self::counted(target, keys, &stored, &pending)
+            Ok(Self::counted(target, &wanted, &found, &pending))
         }
     }
 
     fn keyed(
         target: &Target,
-        keys: &[Vec<u8>],
-        stored: &[Option<Vec<u8>>],
+        wanted: &[&[u8]],
+        found: Found,
         pending: &[ChangeBatch],
     ) -> Result<Self, SessionError> {
-        let mut entries = StoredRows::default();
-        let mut at: HashMap<Vec<u8>, u32> = HashMap::new();
-        for (key, value) in keys.iter().zip(stored) {
-            if let Some(value) = value {
-                at.insert(key.clone(), entries.len() as u32);
-                entries.push(key, value);
-            }
-        }
-        let mut batches = vec![Self::decode(target, &entries)?];
-        let mut first = entries.len() as u32;
+        let place = found.indices.iter().enumerate();
+        let mut at: HashMap<Vec<u8>, u32> = place.map(|(row, i)| (wanted[*i].to_vec(), row as u32)).collect();
+        let mut first = found.rows.rows.num_rows() as u32;
+        let mut batches = vec![found.rows.rows];
         for batch in pending {
-            let batch_keys = target.keys(batch.rows());
+            let keys = target.keys(batch.rows());
             // Within one transaction a key's old row goes before its new row comes.
             for sign in [-1, 1] {
-                for (row, key) in batch_keys.iter().enumerate().filter(|(row, _)| batch.diff(*row).signum() == sign) {
-                    if keys.binary_search(key).is_err() {
-                        continue;
-                    }
+                let of_sign = each(&keys).filter(|(row, _)| batch.diff(*row).signum() == sign);
+                for (row, key) in of_sign.filter(|(_, key)| wanted.binary_search(key).is_ok()) {
                     if sign < 0 {
                         at.remove(key);
                     } else {
-                        at.insert(key.clone(), first + row as u32);
+                        at.insert(key.to_vec(), first + row as u32);
                     }
                 }
             }
@@ -96,33 +90,19 @@ impl CurrentRows {
         Ok(Self { rows, at, counts: HashMap::new() })
     }
 
-    fn decode(target: &Target, entries: &StoredRows) -> Result<RecordBatch, SessionError> {
-        let wanted = vec![true; target.schema().fields().len()];
-        let decoded = target.layout.decode(entries, &wanted).map_err(crate::serve::ServeError::from)?;
-        let columns = decoded.columns.into_iter().collect::<Option<Vec<_>>>();
-        let columns = columns.ok_or_else(|| internal("a stored row lacks a column"))?;
-        RecordBatch::try_new(Arc::clone(target.schema()), columns).map_err(internal)
-    }
-
-    fn counted(
-        target: &Target,
-        keys: Vec<Vec<u8>>,
-        stored: &[Option<Vec<u8>>],
-        pending: &[ChangeBatch],
-    ) -> Result<Self, SessionError> {
-        let count = |value: &Option<Vec<u8>>| match value.as_deref().map(<[u8; 8]>::try_from) {
-            Some(Ok(bytes)) => i64::from_le_bytes(bytes),
-            Some(Err(_)) | None => 0,
-        };
-        let mut counts: HashMap<Vec<u8>, i64> = keys.into_iter().zip(stored.iter().map(count)).collect();
+    fn counted(target: &Target, wanted: &[&[u8]], found: &Found, pending: &[ChangeBatch]) -> Self {
+        let mut counts: HashMap<Vec<u8>, i64> = wanted.iter().map(|key| (key.to_vec(), 0)).collect();
+        for (row, i) in found.indices.iter().enumerate() {
+            counts.insert(wanted[*i].to_vec(), found.rows.counts.as_ref().map_or(1, |counts| counts[row]));
+        }
         for batch in pending {
-            for (row, key) in target.keys(batch.rows()).iter().enumerate() {
+            for (row, key) in each(&target.keys(batch.rows())) {
                 if let Some(count) = counts.get_mut(key) {
                     *count += batch.diff(row);
                 }
             }
         }
-        Ok(Self { counts, ..Self::none(target) })
+        Self { counts, ..Self::none(target) }
     }
 
     /// All rows that were read; [`Self::row_of`] tells which one is a key's.

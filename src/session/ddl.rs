@@ -37,7 +37,11 @@ impl Session {
                 check_options(create, &context.connectors)?;
             }
             match self.carry_out(bound).await {
-                Err(_) if attempt < REBINDS_MAX && raced(&db, version) && !self.limits.token().is_cancelled() => {
+                Err(_)
+                    if attempt < REBINDS_MAX
+                        && raced(&db, version)
+                        && !self.limits.token().is_cancelled() =>
+                {
                     tracing::debug!(attempt, "catalog changed between binding and DDL, binding anew");
                 }
                 done => return done,
@@ -173,4 +177,3 @@ fn check_options(create: &Create, connectors: &[ConnectorSpec]) -> Result<(), Se
     }
     Ok(())
 }
-

@@ -4,7 +4,7 @@ use super::prepared::{Plan, Prepared};
 use super::transaction::{Block, Transaction};
 use super::{Notice, Session, SessionError};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use futures::stream::BoxStream;
 use std::sync::Arc;
@@ -63,7 +63,6 @@ impl Session {
     /// Runs a statement without parameters. `alone`: it is all that its client sent, so that it is
     /// a transaction of its own.
     pub async fn run(&mut self, parsed: &Parsed, alone: bool) -> Result<Outcome, SessionError> {
-        self.refuse_in_failed(&parsed.statement)?;
         let prepared = self.prepare(parsed.clone(), Vec::new())?;
         if !prepared.parameters.is_empty() {
             return Err(SessionError::new(SqlState("42P02"), "there is no parameter $1"));
@@ -130,7 +129,7 @@ impl Session {
         }
     }
 
-    fn refuse_in_failed(&self, statement: &Statement) -> Result<(), SessionError> {
+    pub(super) fn refuse_in_failed(&self, statement: &Statement) -> Result<(), SessionError> {
         let ends = matches!(statement, Statement::Commit | Statement::Rollback);
         if matches!(self.transaction, Transaction::Failed(_)) && !ends {
             return Err(SessionError::in_failed_transaction());
@@ -258,6 +257,7 @@ impl Session {
             return Ok(Vec::new());
         }
         let list: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        self.evaluate(&format!("SELECT {}", list.join(", ")), &prepared.parameters).await
+        let types: Vec<DataType> = prepared.parameters.iter().map(|f| f.data_type().clone()).collect();
+        self.evaluate(&format!("SELECT {}", list.join(", ")), &types).await
     }
 }

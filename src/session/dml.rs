@@ -12,6 +12,7 @@ use super::prepared::returning_schema;
 use super::rows::{internal, one_batch};
 use super::transaction::{Block, Transaction, View};
 use super::{CommandTag, Outcome, Session, SessionError};
+use crate::state::key::EncodedKeys;
 use crate::stream::ChangeBatch;
 use crate::stream::builder::ChangeBuilder;
 use arrow::array::{Array, RecordBatch, RecordBatchOptions};
@@ -107,10 +108,10 @@ impl Session {
         &self,
         target: &Target,
         view: View,
-        keys: Vec<Vec<u8>>,
+        keys: EncodedKeys,
     ) -> Result<CurrentRows, SessionError> {
         let target = target.clone();
-        let reading = tokio::task::spawn_blocking(move || CurrentRows::read(&target, &view, keys));
+        let reading = tokio::task::spawn_blocking(move || CurrentRows::read(&target, &view, &keys));
         self.limits.run(async { reading.await.map_err(internal)? }).await
     }
 

@@ -78,11 +78,6 @@ impl Limits {
         &self.token
     }
 
-    /// What is left of `statement_timeout`.
-    pub fn time_left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
-    }
-
     /// Does `work`, and drops it where the statement has to stop.
     pub async fn run<T, E: Into<SessionError>>(
         &self,

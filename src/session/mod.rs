@@ -11,11 +11,14 @@
 //! **Invariants:** DML is acknowledged after the fsync of its record; a statement that fails leaves
 //! nothing behind; what a session wrote, its next statement sees.
 
+mod changes;
+mod current;
 mod ddl;
 mod dispatch;
 mod dml;
 mod error;
 mod flush;
+pub mod input;
 mod limits;
 mod manager;
 mod prepared;

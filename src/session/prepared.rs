@@ -2,7 +2,7 @@
 
 use super::show::{explain_schema, show_schema};
 use super::{Session, SessionError};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const PARAMETERS_MAX: usize = u16::MAX as usize;
 pub struct Prepared {
     /// What it says.
     pub parsed: Parsed,
-    /// The types of `$1`, `$2`, …
-    pub parameters: Vec<DataType>,
+    /// `$1`, `$2`, …: their types, and the SQL type where the field's metadata names one.
+    pub parameters: Vec<FieldRef>,
     /// The columns of its rows, if it returns any.
     pub columns: Option<SchemaRef>,
 
@@ -44,6 +44,7 @@ pub(super) enum Plan {
 impl Session {
     /// Binds a statement whose parameters the client declares to be of these types.
     pub fn prepare(&self, parsed: Parsed, declared: Vec<Option<DataType>>) -> Result<Prepared, SessionError> {
+        self.refuse_in_failed(&parsed.statement)?;
         let context = self.bind_context(declared.clone());
         let (version, search_path) = (context.catalog.version, context.search_path.clone());
         let prepared = |plan, parameters, columns| Prepared {
@@ -61,12 +62,14 @@ impl Session {
         }
         let mut plan = plan_of(bind(&parsed, &context)?);
         let types = parameter_types(&plan, &declared)?;
-        if types.iter().any(Option::is_none) || types.len() > declared.len() {
+        let unknown = types.iter().any(Option::is_none);
+        let text = || Arc::new(Field::new("text", DataType::Utf8, true));
+        let parameters: Vec<FieldRef> = types.into_iter().map(|t| t.unwrap_or_else(text)).collect();
+        if unknown {
             // What nothing tells the type of is text, as in PostgreSQL; the result may depend on it.
-            let types: Vec<_> = types.iter().map(|t| Some(t.clone().unwrap_or(DataType::Utf8))).collect();
+            let types = parameters.iter().map(|field| Some(field.data_type().clone())).collect();
             plan = plan_of(bind(&parsed, &self.bind_context(types))?);
         }
-        let parameters = types.into_iter().map(|t| t.unwrap_or(DataType::Utf8)).collect();
         let columns = columns_of(&plan);
         Ok(prepared(plan, parameters, columns))
     }
@@ -80,15 +83,25 @@ impl Session {
             return Ok(Arc::clone(prepared));
         }
         let again = self.prepare(prepared.parsed.clone(), prepared.declared.clone())?;
+        let type_list =
+            |fields: &[FieldRef]| fields.iter().map(|f| f.data_type().clone()).collect::<Vec<_>>();
         let types = |columns: &Option<SchemaRef>| -> Option<Vec<(String, DataType)>> {
             let columns = columns.as_ref()?;
             Some(columns.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect())
         };
-        if types(&again.columns) != types(&prepared.columns) || again.parameters != prepared.parameters {
+        if types(&again.columns) != types(&prepared.columns)
+            || type_list(&again.parameters) != type_list(&prepared.parameters)
+        {
             let message = "cached plan must not change result type";
             return Err(SessionError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         Ok(Arc::new(again))
+    }
+
+    /// Whether it writes a table: whoever runs it says whether it is alone.
+    pub fn writes(prepared: &Prepared) -> bool {
+        matches!(prepared.plan, Plan::Dml(_))
+            || matches!(prepared.parsed.statement, Statement::Execute { .. })
     }
 
     /// Keeps a prepared statement under a name; the empty name may be taken again.
@@ -164,15 +177,16 @@ pub(super) fn returning_schema(dml: &Dml) -> Option<SchemaRef> {
 fn parameter_types(
     plan: &Plan,
     declared: &[Option<DataType>],
-) -> Result<Vec<Option<DataType>>, SessionError> {
+) -> Result<Vec<Option<FieldRef>>, SessionError> {
     let found = match plan {
-        Plan::Query(plan) => plan.get_parameter_types(),
-        Plan::Dml(dml) => dml.input.get_parameter_types(),
+        Plan::Query(plan) => plan.get_parameter_fields(),
+        Plan::Dml(dml) => dml.input.get_parameter_fields(),
         Plan::Late => Ok(HashMap::new()),
     }
     .map_err(crate::serve::ServeError::from)?;
-    let mut types = declared.to_vec();
-    for (name, data_type) in found {
+    let of_type = |data_type: &DataType| Arc::new(Field::new("parameter", data_type.clone(), true));
+    let mut types: Vec<Option<FieldRef>> = declared.iter().map(|d| d.as_ref().map(of_type)).collect();
+    for (name, field) in found {
         let index = name.trim_start_matches('$').parse::<usize>().unwrap_or(0);
         if index == 0 || index > PARAMETERS_MAX {
             let message = format!("there is no parameter {name}");
@@ -183,7 +197,7 @@ fn parameter_types(
         }
         let slot = &mut types[index - 1];
         if slot.is_none() {
-            *slot = data_type.filter(|t| *t != DataType::Null);
+            *slot = field.filter(|field| *field.data_type() != DataType::Null);
         }
     }
     Ok(types)

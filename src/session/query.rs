@@ -14,7 +14,8 @@ use futures::StreamExt;
 use weir_catalog::SqlState;
 
 impl Session {
-    /// Runs a SELECT; its rows come as the client reads them.
+    /// Runs a SELECT; its rows come as the client reads them, who keeps to the statement's limits:
+    /// a portal that is read in several steps has new ones at each.
     pub(super) async fn select(
         &mut self,
         plan: LogicalPlan,
@@ -23,11 +24,7 @@ impl Session {
     ) -> Result<Outcome, SessionError> {
         let view = self.reading_view().await?;
         let stream = self.start_query(plan, parameters, view).await?;
-        let limits = self.limits.clone();
-        let stream = futures::stream::unfold((stream, limits), |(mut stream, limits)| async move {
-            let next = async { stream.next().await.transpose().map_err(ServeError::from) };
-            limits.run(next).await.transpose().map(|item| (item, (stream, limits)))
-        });
+        let stream = stream.map(|batch| batch.map_err(|error| ServeError::from(error).into()));
         Ok(Outcome::Rows(ResultRows { schema, stream: stream.boxed(), tag: CommandTag::counted("SELECT") }))
     }
 
@@ -44,7 +41,7 @@ impl Session {
             at,
             params,
             overlay: pending.map(|pending| pending as _),
-            timeout: self.limits.time_left(),
+            timeout: None,
             cancel: self.limits.token().clone(),
             memory_limit: Some(self.settings.query_memory(&self.database_settings())),
         };

@@ -52,8 +52,10 @@ impl Session {
             ShowTarget::Schemas => catalog.schemas.iter().cloned().map(some).collect(),
             ShowTarget::Databases => vec![some(self.manager.database_name().to_owned())],
             ShowTarget::Jobs => self.db().job_facts().iter().map(|job| job_row(&catalog, job)).collect(),
-            ShowTarget::Checkpoints => self.db().checkpoint_facts().iter().rev().map(checkpoint_row).collect(),
-            ShowTarget::Columns(name) => column_rows(&self.find_object(&catalog, name)?),
+            ShowTarget::Checkpoints => {
+                self.db().checkpoint_facts().iter().rev().map(checkpoint_row).collect()
+            }
+            ShowTarget::Columns(name) => column_rows(self.find_object(&catalog, name)?.as_ref()),
             ShowTarget::Create(kind, name) => {
                 let object = self.find_object(&catalog, name)?;
                 if object.kind() != *kind {
@@ -80,11 +82,7 @@ impl Session {
     }
 
     /// The object of this name; a name in `public` may have been written without its schema.
-    fn find_object(
-        &self,
-        catalog: &CatalogSnapshot,
-        name: &ObjectName,
-    ) -> Result<Arc<Object>, SessionError> {
+    fn find_object(&self, catalog: &CatalogSnapshot, name: &ObjectName) -> Result<Arc<Object>, SessionError> {
         if let Some(object) = catalog.get(name) {
             return Ok(Arc::clone(object));
         }

@@ -90,6 +90,14 @@ pub struct Pending {
     own: Vec<(ObjectId, ChangeBatch)>,
 }
 
+impl Pending {
+    /// Only a block's own writes.
+    #[cfg(test)]
+    pub fn of(own: Vec<(ObjectId, ChangeBatch)>) -> Self {
+        Self { logged: Vec::new(), own }
+    }
+}
+
 impl Overlay for Pending {
     fn changes(&self, relation: ObjectId) -> Vec<ChangeBatch> {
         let logged = self.logged.iter().flat_map(|transaction| &transaction.changes);
