@@ -109,7 +109,7 @@ impl Session {
             Statement::Begin => self.begin(),
             Statement::Commit => self.commit().await,
             Statement::Rollback => self.rollback(),
-            Statement::Prepare { name, statement } => {
+            Statement::Prepare { name, statement, .. } => {
                 let prepared = self.prepare((**statement).clone(), Vec::new())?;
                 self.store(name, prepared)?;
                 Ok(Outcome::Done("PREPARE".to_owned()))

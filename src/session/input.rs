@@ -2,9 +2,10 @@
 
 use super::SessionError;
 use crate::serve::ServeError;
-use arrow::array::{Array, ArrayRef, StringArray};
+use arrow::array::{Array, ArrayRef, ListArray, StringArray, new_empty_array};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
 use std::sync::Arc;
 use weir_catalog::SqlState;
@@ -18,6 +19,10 @@ pub fn parse_text(field: &Field, text: &str) -> Result<ScalarValue, SessionError
         DataType::List(item) => parse_array(item, text),
         DataType::Float32 | DataType::Float64 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
             parse_number(field.data_type(), text)
+        }
+        DataType::Interval(_) => {
+            let interval = parse_interval(text).ok_or_else(|| invalid("interval", text))?;
+            Ok(ScalarValue::IntervalMonthDayNano(Some(interval)))
         }
         other => cast_text(other, text),
     }
@@ -110,6 +115,66 @@ fn cast_text(data_type: &DataType, text: &str) -> Result<ScalarValue, SessionErr
     Ok(ScalarValue::try_from_array(&cast, 0).map_err(ServeError::from)?)
 }
 
+/// `1 year 2 mons -3 days +04:05:06.7`, `5m`, with `ago` at the end for the opposite.
+fn parse_interval(text: &str) -> Option<IntervalMonthDayNano> {
+    let lower = text.trim().to_ascii_lowercase();
+    let (lower, sign) = match lower.strip_suffix("ago") {
+        Some(rest) => (rest, -1),
+        None => (lower.as_str(), 1),
+    };
+    let mut words = lower.split_ascii_whitespace().peekable();
+    words.peek()?;
+    let (mut months, mut days, mut us) = (0f64, 0f64, 0f64);
+    while let Some(word) = words.next() {
+        if word.contains(':') {
+            us += parse_clock(word)?;
+            continue;
+        }
+        let end = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
+        let number: f64 = word[..end].parse().ok()?;
+        let unit = if end < word.len() { &word[end..] } else { words.next().unwrap_or("s") };
+        match unit {
+            "millennium" | "millennia" | "mil" => months += number * 12_000.0,
+            "century" | "centuries" | "cent" | "c" => months += number * 1_200.0,
+            "decade" | "decades" | "dec" => months += number * 120.0,
+            "year" | "years" | "yr" | "yrs" | "y" => months += number * 12.0,
+            "month" | "months" | "mon" | "mons" => months += number,
+            "week" | "weeks" | "w" => days += number * 7.0,
+            "day" | "days" | "d" => days += number,
+            "hour" | "hours" | "hr" | "hrs" | "h" => us += number * 3_600e6,
+            "minute" | "minutes" | "min" | "mins" | "m" => us += number * 60e6,
+            "second" | "seconds" | "sec" | "secs" | "s" => us += number * 1e6,
+            "millisecond" | "milliseconds" | "msec" | "msecs" | "ms" => us += number * 1e3,
+            "microsecond" | "microseconds" | "usec" | "usecs" | "us" => us += number,
+            _ => return None,
+        }
+    }
+    // Fractions spill over as PostgreSQL has it: a month has 30 days, a day 24 hours.
+    days += months.fract() * 30.0;
+    us += days.fract() * 86_400e6;
+    let whole = |value: f64, max: f64| (value.abs() <= max).then_some(value.trunc());
+    Some(IntervalMonthDayNano {
+        months: whole(months, f64::from(i32::MAX))? as i32 * sign,
+        days: whole(days, f64::from(i32::MAX))? as i32 * sign,
+        nanoseconds: whole(us.round(), i64::MAX as f64 / 1_000.0)? as i64 * 1_000 * i64::from(sign),
+    })
+}
+
+/// `[+-]hours:minutes[:seconds]` in microseconds.
+fn parse_clock(word: &str) -> Option<f64> {
+    let (sign, word) = match word.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, word.strip_prefix('+').unwrap_or(word)),
+    };
+    let mut parts = word.split(':');
+    let (hours, minutes) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?);
+    let seconds: f64 = parts.next().map_or(Some(0.0), |seconds| seconds.parse().ok())?;
+    if parts.next().is_some() || minutes > 59 || !(0.0..=60.0).contains(&seconds) {
+        return None;
+    }
+    Some(sign * (f64::from(hours) * 3_600e6 + f64::from(minutes) * 60e6 + seconds * 1e6))
+}
+
 /// `{a,"b c",NULL}`, of one dimension.
 fn parse_array(item: &Arc<Field>, text: &str) -> Result<ScalarValue, SessionError> {
     let malformed = || {
@@ -149,7 +214,18 @@ fn parse_array(item: &Arc<Field>, text: &str) -> Result<ScalarValue, SessionErro
             break;
         }
     }
-    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, item.data_type())))
+    list_value(item, values)
+}
+
+/// A list of these elements.
+pub fn list_value(item: &Arc<Field>, values: Vec<ScalarValue>) -> Result<ScalarValue, SessionError> {
+    let lengths = OffsetBuffer::from_lengths([values.len()]);
+    let elements = match values.is_empty() {
+        true => new_empty_array(item.data_type()),
+        false => ScalarValue::iter_to_array(values).map_err(ServeError::from)?,
+    };
+    let list = ListArray::try_new(Arc::clone(item), lengths, elements, None).map_err(ServeError::from)?;
+    Ok(ScalarValue::List(Arc::new(list)))
 }
 
 #[cfg(test)]

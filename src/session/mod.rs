@@ -27,10 +27,10 @@ mod rows;
 mod settings;
 mod show;
 mod state;
-pub use crate::formats::text;
 mod transaction;
 
 pub use dispatch::{CommandTag, Outcome, ResultRows};
+pub use crate::formats::text;
 pub use error::{Fault, SessionError};
 pub use limits::{CancelSlot, Limits, Stop};
 pub use manager::{DEFAULT_DATABASE, Seat, SessionManager};

@@ -44,6 +44,7 @@ impl Session {
             timeout: None,
             cancel: self.limits.token().clone(),
             memory_limit: Some(self.settings.query_memory(&self.database_settings())),
+            session: self.info(Vec::new()),
         };
         self.limits.run(self.serve().execute(plan, options)).await
     }

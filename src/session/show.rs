@@ -81,20 +81,19 @@ impl Session {
         text_rows(schema, column_rows(&object), "DESCRIBE")
     }
 
-    /// The object of this name; a name in `public` may have been written without its schema.
+    /// The object of this name; without a schema it is looked up in the search path.
     fn find_object(&self, catalog: &CatalogSnapshot, name: &ObjectName) -> Result<Arc<Object>, SessionError> {
-        if let Some(object) = catalog.get(name) {
-            return Ok(Arc::clone(object));
-        }
-        if name.schema == weir_catalog::name::DEFAULT_SCHEMA {
-            for schema in self.settings.search_path(&self.user, &catalog.settings) {
-                if let Some(object) = catalog.get(&ObjectName::new(schema, &name.name)) {
-                    return Ok(Arc::clone(object));
-                }
-            }
-        }
-        let message = format!("relation \"{name}\" does not exist");
-        Err(SessionError::new(SqlState::UNDEFINED_TABLE, message))
+        let found = if name.schema.is_empty() {
+            let path = self.settings.search_path(&self.user, &catalog.settings);
+            path.into_iter().find_map(|schema| catalog.get(&ObjectName::new(schema, &name.name)))
+        } else {
+            catalog.get(name)
+        };
+        found.cloned().ok_or_else(|| {
+            let schema = if name.schema.is_empty() { String::new() } else { format!("{}.", name.schema) };
+            let message = format!("relation \"{schema}{}\" does not exist", name.name);
+            SessionError::new(SqlState::UNDEFINED_TABLE, message)
+        })
     }
 }
 

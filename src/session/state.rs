@@ -57,15 +57,20 @@ impl Session {
 
     /// What binding a statement of this session may know.
     pub(super) fn bind_context(&self, parameter_types: Vec<Option<DataType>>) -> BindContext {
+        self.serve.bind_context(&self.info(parameter_types))
+    }
+
+    /// What reading needs to know of this session.
+    pub(super) fn info(&self, parameter_types: Vec<Option<DataType>>) -> SessionInfo {
         let database = self.database_settings();
-        self.serve.bind_context(&SessionInfo {
+        SessionInfo {
             user: self.user.clone(),
             database: self.manager.database_name().to_owned(),
             search_path: self.settings.search_path(&self.user, &database),
             pid: self.pid,
             settings: Arc::clone(self.settings.values()),
             parameter_types,
-        })
+        }
     }
 
     /// A statement starts: from now on it can be cancelled, and its time runs.

@@ -165,7 +165,7 @@ fn decode_array(item: &Arc<Field>, mut bytes: &[u8]) -> Result<ScalarValue, Sess
             return Err(SessionError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
     }
-    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, item.data_type())))
+    input::list_value(item, values)
 }
 
 fn decode_element(item: &Field, bytes: &mut &[u8]) -> Result<ScalarValue, SessionError> {

@@ -30,6 +30,7 @@ fn what_is_printed_is_read_back() {
         (DataType::Timestamp(micros, None), "2015-07-15 00:00:00.04"),
         (DataType::Timestamp(micros, Some("+00:00".into())), "2015-07-15 00:00:00.04+00"),
         (DataType::Interval(IntervalUnit::MonthDayNano), "1 day 02:00:00"),
+        (DataType::Interval(IntervalUnit::MonthDayNano), "-1 years -2 mons +3 days -04:05:06.789"),
         (list(DataType::Int32), "{1,NULL,3}"),
         (list(DataType::Utf8), "{a,\"b c\",\"NULL\",\"q\\\"\"}"),
         (list(DataType::Int32), "{}"),
@@ -39,6 +40,9 @@ fn what_is_printed_is_read_back() {
         let array = value.to_array().expect("an array");
         assert_eq!(to_text(&array, 0).as_deref(), Some(text), "{data_type}");
     }
+    let interval = parse_text(&field(DataType::Interval(IntervalUnit::MonthDayNano)), "1.5 day 5m ago");
+    let expected = IntervalMonthDayNano::new(0, -1, -(43_200 + 300) * 1_000_000_000);
+    assert_eq!(interval.expect("interval"), ScalarValue::IntervalMonthDayNano(Some(expected)));
     let escaped = parse_text(&field(DataType::Binary), "a\\\\\\001").expect("bytea");
     assert_eq!(escaped, ScalarValue::Binary(Some(vec![b'a', b'\\', 1])));
 }
