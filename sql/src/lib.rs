@@ -9,5 +9,6 @@ pub mod error;
 pub mod functions;
 pub mod parser;
 pub mod plan;
+pub mod rewrite;
 
 pub use error::SqlError;

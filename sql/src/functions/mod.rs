@@ -6,13 +6,16 @@
 pub mod aggregate;
 pub mod error;
 pub mod interval;
+pub mod ranking;
 pub mod table;
 pub mod window;
 
 use arrow::datatypes::DataType;
 use datafusion_expr::planner::{ExprPlanner, RelationPlanner};
-use datafusion_expr::{AggregateUDF, ScalarUDF};
+use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use datafusion_optimizer::AnalyzerRule;
+use datafusion_optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
+use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -60,6 +63,14 @@ pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     own.into_iter().chain(others).collect()
 }
 
+/// All window functions.
+pub fn window_functions() -> Vec<Arc<WindowUDF>> {
+    let own = ranking::functions();
+    let names: HashSet<String> = own.iter().map(|f| f.name().to_owned()).collect();
+    let others = datafusion_functions_window::all_default_window_functions();
+    own.into_iter().chain(others.into_iter().filter(|f| !names.contains(f.name()))).collect()
+}
+
 /// How operators and special syntax become function calls, first match first.
 pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     vec![
@@ -78,7 +89,7 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
     vec![Arc::new(table::WindowPlanner)]
 }
 
-/// Rewrites of the bound plan, in order, after DataFusion's own type coercion.
+/// Rewrites of the bound plan, in order: all of them, DataFusion's own type coercion included.
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    Vec::new()
+    vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())]
 }

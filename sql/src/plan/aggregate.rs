@@ -1,0 +1,140 @@
+//! GROUP BY and DISTINCT to aggregate nodes. Group expressions, arguments and filters become
+//! columns of the input first, so that the operator only picks columns.
+
+use super::exprs::{check_keys, plan_error, with_columns};
+use super::lower::Lowering;
+use super::node::{AggregateCall, AggregateFunction, PlanNode, PlanOp};
+use crate::error::SqlError;
+use arrow::datatypes::{Field, Schema};
+use datafusion_common::DFSchema;
+use datafusion_expr::expr::{AggregateFunction as AggregateExpr, AggregateFunctionParams};
+use datafusion_expr::utils::enumerate_grouping_sets;
+use datafusion_expr::{Aggregate, Expr, LogicalPlan};
+use std::sync::Arc;
+
+/// An aggregate call as written, before its columns are placed.
+struct Parsed<'a> {
+    function: AggregateFunction,
+    argument: Option<&'a Expr>,
+    distinct: bool,
+    filter: Option<&'a Expr>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_aggregate(&self, aggregate: &Aggregate) -> Result<PlanNode, SqlError> {
+        if matches!(aggregate.group_expr.first(), Some(Expr::GroupingSet(_))) {
+            return Err(grouping_sets_refused(aggregate));
+        }
+        let parsed: Vec<Parsed<'_>> = aggregate.aggr_expr.iter().map(parse_call).collect::<Result<_, _>>()?;
+        let mut exprs: Vec<&Expr> = aggregate.group_expr.iter().collect();
+        exprs.extend(parsed.iter().filter_map(|p| p.argument));
+        exprs.extend(parsed.iter().filter_map(|p| p.filter));
+        let input = self.node(&aggregate.input)?;
+        let (input, places) = with_columns(input, &exprs, aggregate.input.schema())?;
+        let place = |wanted: &Expr| exprs.iter().position(|e| *e == wanted).map(|i| places[i]);
+        let group: Vec<usize> = places[..aggregate.group_expr.len()].to_vec();
+        check_keys(&input, &group, "the grouping")?;
+        let calls: Vec<AggregateCall> = parsed
+            .iter()
+            .enumerate()
+            .map(|(i, call)| AggregateCall {
+                function: call.function,
+                argument: call.argument.and_then(place),
+                distinct: call.distinct,
+                filter: call.filter.and_then(place),
+                output: aggregate.schema.field(group.len() + i).as_ref().clone(),
+            })
+            .collect();
+        check_arguments(&input, &calls)?;
+        Ok(aggregate_node(input, group, calls, &aggregate.schema))
+    }
+
+    /// SELECT DISTINCT: groups without calls.
+    pub(super) fn lower_distinct(&self, input: &LogicalPlan) -> Result<PlanNode, SqlError> {
+        let node = self.node(input)?;
+        let group: Vec<usize> = (0..input.schema().fields().len()).collect();
+        check_keys(&node, &group, "the DISTINCT")?;
+        Ok(aggregate_node(node, group, Vec::new(), input.schema()))
+    }
+}
+
+fn aggregate_node(
+    input: PlanNode,
+    group: Vec<usize>,
+    calls: Vec<AggregateCall>,
+    schema: &DFSchema,
+) -> PlanNode {
+    let groups = group.iter().zip(schema.fields()).map(|(column, field)| {
+        let input = input.schema.field(*column);
+        Field::new(field.name(), input.data_type().clone(), input.is_nullable())
+            .with_metadata(input.metadata().clone())
+    });
+    let fields: Vec<Field> = groups.chain(calls.iter().map(|c| c.output.clone())).collect();
+    PlanNode::over(PlanOp::Aggregate { group, calls }, vec![input], Arc::new(Schema::new(fields)))
+}
+
+fn parse_call(expr: &Expr) -> Result<Parsed<'_>, SqlError> {
+    let call = match expr {
+        Expr::Alias(alias) => return parse_call(&alias.expr),
+        Expr::AggregateFunction(call) => call,
+        other => return Err(SqlError::not_supported(format!("the aggregate {other}"))),
+    };
+    let AggregateExpr {
+        func,
+        params: AggregateFunctionParams { args, distinct, filter, null_treatment, .. },
+    } = call;
+    let function = match func.name() {
+        "count" => AggregateFunction::Count,
+        "sum" => AggregateFunction::Sum,
+        "avg" => AggregateFunction::Avg,
+        "min" => AggregateFunction::Min,
+        "max" => AggregateFunction::Max,
+        "bool_and" | "every" => AggregateFunction::BoolAnd,
+        "bool_or" => AggregateFunction::BoolOr,
+        other => {
+            let error =
+                SqlError::not_supported(format!("the aggregate {other}() in a materialized view or sink"));
+            return Err(error.hint("Views know count, sum, avg, min, max, bool_and and bool_or."));
+        }
+    };
+    if null_treatment.is_some() {
+        return Err(SqlError::not_supported(format!("IGNORE NULLS of {}() in a view", func.name())));
+    }
+    let argument = match args.as_slice() {
+        [] => None,
+        // count(*) arrives as count of a constant.
+        [Expr::Literal(value, _)]
+            if function == AggregateFunction::Count && !value.is_null() && !*distinct =>
+        {
+            None
+        }
+        [argument] => Some(argument),
+        _ => {
+            return Err(SqlError::not_supported(format!("{}() of several arguments in a view", func.name())));
+        }
+    };
+    // The least of distinct values is the least of all.
+    let idempotent =
+        !matches!(function, AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg);
+    Ok(Parsed { function, argument, distinct: *distinct && !idempotent, filter: filter.as_deref() })
+}
+
+/// What is kept in order or told apart must have an order.
+fn check_arguments(input: &PlanNode, calls: &[AggregateCall]) -> Result<(), SqlError> {
+    for call in calls {
+        let ordered = matches!(call.function, AggregateFunction::Min | AggregateFunction::Max);
+        if let Some(argument) = call.argument.filter(|_| ordered || call.distinct) {
+            check_keys(input, &[argument], "the aggregated")?;
+        }
+    }
+    Ok(())
+}
+
+fn grouping_sets_refused(aggregate: &Aggregate) -> SqlError {
+    let sets = enumerate_grouping_sets(aggregate.group_expr.clone()).map_err(plan_error);
+    match sets {
+        Ok(_) => SqlError::not_supported("GROUPING SETS, ROLLUP or CUBE in a materialized view or sink")
+            .hint("Write one GROUP BY for each set and put them together with UNION ALL."),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,3 @@
+//! Rewrites of a stream plan: pure functions from plan to plan.
+
+pub mod exchange;
