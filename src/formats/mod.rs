@@ -5,6 +5,12 @@
 //! sinks deliver. [`text`] prints values as PostgreSQL does. Nothing here knows where bytes come
 //! from or go to.
 
+pub mod column;
 pub mod compression;
+pub mod csv;
+pub mod decode;
 pub mod encode;
+pub mod json;
+pub mod json_value;
+pub mod parse;
 pub mod text;
