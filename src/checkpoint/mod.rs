@@ -6,4 +6,7 @@
 
 pub mod coordinator;
 pub mod decide;
+pub mod gc;
+pub mod manifest;
 pub mod participant;
+pub mod storage;

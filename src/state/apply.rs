@@ -62,9 +62,15 @@ pub struct Published {
     pub state: Arc<dyn StateRead>,
 }
 
+/// What is called when an epoch was published, before its checkpoint is made.
+pub type OnPublished = Box<dyn FnMut(&Published) + Send>;
+
+/// What is called when all of an epoch is done, or failed.
+type Done = Box<dyn FnOnce(Result<Applied, StateError>) + Send>;
+
 struct Request {
     sealed: SealedEpoch,
-    reply: oneshot::Sender<Result<Applied, StateError>>,
+    done: Done,
 }
 
 /// A handle on the writer's thread. Dropped, it ends the thread after what was submitted.
@@ -78,10 +84,20 @@ impl ApplyHandle {
     /// Starts the writer of `store`, which holds `epoch` (restored, or [`Epoch::ZERO`]) up to
     /// `dml_position`.
     pub fn start(store: Box<dyn StateStore>, epoch: Epoch, dml_position: u64) -> std::io::Result<Self> {
+        Self::start_with(store, epoch, dml_position, Box::new(|_| {}))
+    }
+
+    /// As [`ApplyHandle::start`]; `on_published` is called on the writer's thread.
+    pub fn start_with(
+        store: Box<dyn StateStore>,
+        epoch: Epoch,
+        dml_position: u64,
+        on_published: OnPublished,
+    ) -> std::io::Result<Self> {
         let first = Published { epoch, dml_position, state: store.snapshot() };
         let (publish, published) = watch::channel(first);
         let (requests, queue) = mpsc::channel(WAITING_MAX);
-        let writer = Writer { store, publish, failed: None };
+        let writer = Writer { store, publish, on_published, failed: None };
         let thread =
             std::thread::Builder::new().name("weir-apply".to_owned()).spawn(move || writer.run(queue))?;
         Ok(Self { requests: Some(requests), published, thread: Some(thread) })
@@ -92,10 +108,23 @@ impl ApplyHandle {
     pub async fn submit(&self, sealed: SealedEpoch) -> oneshot::Receiver<Result<Applied, StateError>> {
         let (reply, receiver) = oneshot::channel();
         if let Some(requests) = &self.requests {
+            let done: Done = Box::new(|result| drop(reply.send(result)));
             // If the thread is gone the reply's sender is dropped, and the receiver says so.
-            let _ = requests.send(Request { sealed, reply }).await;
+            let _ = requests.send(Request { sealed, done }).await;
         }
         receiver
+    }
+
+    /// Hands over an epoch from a thread outside the runtime; returns once there is room for it.
+    /// `done` is called on the writer's thread when it is applied and published, and its
+    /// checkpoint made. Returns false, without calling it, if the writer is gone.
+    pub fn submit_blocking(
+        &self,
+        sealed: SealedEpoch,
+        done: impl FnOnce(Result<Applied, StateError>) + Send + 'static,
+    ) -> bool {
+        let request = Request { sealed, done: Box::new(done) };
+        self.requests.as_ref().is_some_and(|requests| requests.blocking_send(request).is_ok())
     }
 
     /// The newest published epoch.
@@ -123,15 +152,14 @@ impl Drop for ApplyHandle {
 struct Writer {
     store: Box<dyn StateStore>,
     publish: watch::Sender<Published>,
+    on_published: OnPublished,
     failed: Option<String>,
 }
 
 impl Writer {
     fn run(mut self, mut queue: mpsc::Receiver<Request>) {
-        while let Some(Request { sealed, reply }) = queue.blocking_recv() {
-            let result = self.apply(sealed);
-            // Nobody has to wait for the reply.
-            let _ = reply.send(result);
+        while let Some(Request { sealed, done }) = queue.blocking_recv() {
+            done(self.apply(sealed));
         }
     }
 
@@ -149,11 +177,13 @@ impl Writer {
             return Err(error);
         }
         applied.apply = started.elapsed();
-        self.publish.send_replace(Published {
+        let published = Published {
             epoch: sealed.epoch,
             dml_position: sealed.dml_position,
             state: self.store.snapshot(),
-        });
+        };
+        self.publish.send_replace(published.clone());
+        (self.on_published)(&published);
         if let Some(dir) = &sealed.checkpoint {
             let started = Instant::now();
             // Only this checkpoint fails: what was applied is whole.

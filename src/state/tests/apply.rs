@@ -99,3 +99,21 @@ async fn after_a_failed_write_nothing_is_published() {
     assert!(error.to_string().contains("no space left"), "{error}");
     assert_eq!(handle.published().epoch, Epoch(1));
 }
+
+#[test]
+fn a_thread_is_called_back_visible_first_then_done() {
+    let (told, events) = std::sync::mpsc::channel();
+    let visible = told.clone();
+    let on_published = Box::new(move |p: &Published| visible.send(format!("visible {}", p.epoch)).unwrap());
+    let handle = ApplyHandle::start_with(Box::new(MemoryStore::new()), Epoch::ZERO, 0, on_published).unwrap();
+    for epoch in 1..=2 {
+        let done = told.clone();
+        assert!(
+            handle.submit_blocking(sealed(epoch, 1), move |r| done
+                .send(format!("done {}", r.is_ok()))
+                .unwrap())
+        );
+    }
+    let events: Vec<_> = events.iter().take(4).collect();
+    assert_eq!(events, ["visible 1", "done true", "visible 2", "done true"]);
+}
