@@ -6,17 +6,28 @@
 //! **Invariants:** no clock, no threads, no I/O but of source and sink; the same input gives the
 //! same result whatever the cut into batches; restored state gives the same result as kept state.
 
+pub mod accumulator;
+pub mod aggregate;
+mod aggregate_calls;
+mod aggregate_state;
+pub mod distinct;
 pub mod expr;
+pub mod extreme;
 pub mod filter;
+mod group_keys;
+pub mod groups;
 pub mod join;
 pub mod join_residual;
 pub mod join_side;
 pub mod join_state;
 pub mod join_work;
 pub mod materialize;
+pub mod multiset;
+pub mod ordered;
 pub mod project;
 pub mod row_arena;
 pub mod row_eq;
+pub mod sum;
 pub mod union;
 pub mod values;
 pub mod window;

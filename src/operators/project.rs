@@ -84,7 +84,7 @@ mod tests {
                 let exprs = vec![Arc::clone(&b), Arc::clone(&quotient), Arc::clone(&b), lit("x")];
                 Box::new(Project::new(exprs, output.clone(), ErrorCounter::default()))
             },
-            &[input.clone()],
+            std::slice::from_ref(&input),
             "+1 3 1
              -1 0 2
              +2 NULL NULL

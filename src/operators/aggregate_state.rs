@@ -1,0 +1,301 @@
+//! What an aggregate remembers: sealed at checkpoints, taken up by a restore.
+//!
+//! ```text
+//!   groups     vnode │ group columns          → rows, then the accumulators' columns
+//!   multiset   vnode │ group columns │ value  → count (i64, little endian)
+//!   distinct   vnode │ group columns │ value  → a count a filter
+//! ```
+//! The vnode is that of the group. The tables come in this order: groups, multisets, distinct.
+
+use super::aggregate::Aggregate;
+use super::aggregate_calls::Calls;
+use super::groups::{Groups, Lookup};
+use crate::checkpoint::participant::Sealed;
+use crate::dataflow::operator::{OperatorError, Restored};
+use crate::state::StateError;
+use crate::state::key::KeyCodec;
+use crate::state::store::{StateRead, WriteOp, WriteRun, full_key, prefix_end};
+use crate::state::value::ValueCodec;
+use crate::stream::{Vnode, VnodeSet};
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use weir_catalog::TableId;
+
+/// Entries at most that are taken up at once.
+const LOAD_ROWS: usize = 4096;
+/// A run is cut when it is this long; it must stay below 4 GiB.
+const RUN_BYTES: usize = 256 << 20;
+
+/// Tables and encodings of an aggregate.
+pub(super) struct AggregateTables {
+    groups: (TableId, KeyCodec, ValueCodec),
+    multisets: Vec<(TableId, KeyCodec)>,
+    distincts: Vec<(TableId, KeyCodec, ValueCodec)>,
+}
+
+impl AggregateTables {
+    pub fn new(group_types: Vec<DataType>, calls: &mut Calls, input: &SchemaRef, tables: &[TableId]) -> Self {
+        assert_eq!(tables.len(), 1 + calls.table_count(), "a table for each set of entries");
+        let mut ids = tables.iter().copied();
+        let mut next = || ids.next().expect("they were counted");
+        let values_of = |argument: usize| {
+            let mut types = group_types.clone();
+            types.push(input.field(argument).data_type().clone());
+            KeyCodec::new(types)
+        };
+        let mut state_types = vec![DataType::Int64];
+        state_types.extend(calls.state_types());
+        let groups = (next(), KeyCodec::new(group_types.clone()), ValueCodec::new(state_types));
+        let multisets = calls.multisets().map(|(argument, _)| (next(), values_of(argument))).collect();
+        let distincts = calls
+            .distincts()
+            .iter()
+            .map(|d| {
+                let counts = ValueCodec::new(vec![DataType::Int64; d.filters.len()]);
+                (next(), values_of(d.argument), counts)
+            })
+            .collect();
+        Self { groups, multisets, distincts }
+    }
+}
+
+/// The encoded keys of `groups`, each followed by its value (if any) of `values`.
+fn encode_keys(
+    codec: &KeyCodec,
+    groups: &Groups,
+    numbers: &[u32],
+    values: Option<ArrayRef>,
+) -> Result<crate::state::key::EncodedKeys, OperatorError> {
+    let mut columns = groups.keys(numbers)?;
+    columns.extend(values);
+    let vnodes: Vec<Vnode> = numbers.iter().map(|group| groups.vnode(*group)).collect();
+    Ok(codec.encode_all(&columns, numbers.len(), Some(&vnodes)))
+}
+
+/// Adds a write to the last of `sealed`'s runs, which is `run`, or cuts it.
+fn cut(run: &mut WriteRun, sealed: &mut Sealed) {
+    if run.bytes() > RUN_BYTES {
+        sealed.runs.push(run.take());
+    }
+}
+
+fn finish(mut run: WriteRun, sealed: &mut Sealed) {
+    if !run.is_empty() {
+        sealed.runs.push(run.take());
+    }
+}
+
+impl Aggregate {
+    /// Hands over everything that changed since the last checkpoint.
+    pub(super) fn seal_all(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        let tables = &self.tables;
+        for ((_, multiset), (table, codec)) in self.calls.multisets().zip(&tables.multisets) {
+            let changed = multiset.take_changed()?;
+            let keys = encode_keys(codec, &self.groups, &changed.groups, Some(changed.values))?;
+            let mut run = WriteRun::new(*table);
+            for (key, count) in keys.iter().zip(&changed.counts) {
+                match count {
+                    0 => run.write(WriteOp::Delete, key, &[]),
+                    _ => run.write(WriteOp::Put, key, &count.to_le_bytes()),
+                }
+                cut(&mut run, sealed);
+            }
+            finish(run, sealed);
+        }
+        for (distinct, (table, codec, counts)) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
+            let changed = distinct.take_changed()?;
+            let keys = encode_keys(codec, &self.groups, &changed.groups, Some(changed.values))?;
+            let gone = |row: usize| changed.counts.iter().all(|column| column[row] == 0);
+            let columns: Vec<ArrayRef> =
+                changed.counts.iter().map(|c| Arc::new(Int64Array::from(c.clone())) as ArrayRef).collect();
+            let encoder = counts.encoder(&columns);
+            let mut run = WriteRun::new(*table);
+            for (row, key) in keys.iter().enumerate() {
+                if gone(row) {
+                    run.write(WriteOp::Delete, key, &[]);
+                } else {
+                    let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
+                    run.write_with(WriteOp::Put, key, |out| encoder.encode(row, out));
+                }
+                cut(&mut run, sealed);
+            }
+            finish(run, sealed);
+        }
+        self.seal_groups(sealed)
+    }
+
+    fn seal_groups(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        let changed = std::mem::take(&mut self.unsealed);
+        let (table, codec, values) = &self.tables.groups;
+        let keys = encode_keys(codec, &self.groups, &changed, None)?;
+        let mut columns = vec![super::accumulator::gather(&self.rows, &changed)];
+        columns.extend(self.calls.state(&changed)?);
+        let encoder = values.encoder(&columns);
+        let mut run = WriteRun::new(*table);
+        for (row, group) in changed.iter().enumerate() {
+            let key = keys.get(row);
+            if self.rows[*group as usize] == 0 {
+                run.write(WriteOp::Delete, key, &[]);
+            } else {
+                let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
+                run.write_with(WriteOp::Put, key, |out| encoder.encode(row, out));
+            }
+            cut(&mut run, sealed);
+        }
+        finish(run, sealed);
+        self.forget_empty(&changed);
+        Ok(())
+    }
+
+    /// Takes up all that the tables hold for these vnodes.
+    pub(super) fn load_all(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
+        let (state, vnodes) = (restored.state.as_ref(), restored.vnodes);
+        let (table, codec, values) = self.tables.groups.clone();
+        scan(state, table, vnodes, &mut |entries| {
+            let keys = codec.decode(entries.keys())?;
+            self.load_groups(&keys, &values.decode(entries.values())?, entries.len())
+        })?;
+        for (index, (table, codec)) in self.tables.multisets.clone().into_iter().enumerate() {
+            scan(state, table, vnodes, &mut |entries| {
+                let counts: Vec<i64> =
+                    entries.values().map(|v| count(table, v)).collect::<Result<_, StateError>>()?;
+                self.load_multiset(index, codec.decode(entries.keys())?, &counts)
+            })?;
+        }
+        for (index, (table, codec, counts)) in self.tables.distincts.clone().into_iter().enumerate() {
+            scan(state, table, vnodes, &mut |entries| {
+                let counts = counts.decode(entries.values())?;
+                self.load_distinct(index, codec.decode(entries.keys())?, &counts)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn load_groups(
+        &mut self,
+        keys: &[ArrayRef],
+        state: &[ArrayRef],
+        rows: usize,
+    ) -> Result<(), OperatorError> {
+        let groups = self.groups_of(keys, rows)?;
+        for (group, rows) in groups.iter().zip(state[0].as_primitive::<Int64Type>().values()) {
+            self.rows[*group as usize] = *rows;
+        }
+        self.calls.load(&groups, &state[1..]);
+        Ok(())
+    }
+
+    fn groups_of(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>, OperatorError> {
+        let mut lookup = Lookup::default();
+        self.groups.find_or_insert(keys, rows, &mut lookup)?;
+        self.grow();
+        Ok(lookup.groups)
+    }
+
+    fn load_multiset(
+        &mut self,
+        index: usize,
+        keys: Vec<ArrayRef>,
+        counts: &[i64],
+    ) -> Result<(), OperatorError> {
+        let (values, keys) = split_value(keys);
+        let groups = self.groups_of(&keys, counts.len())?;
+        if let Some((_, multiset)) = self.calls.multisets().nth(index) {
+            multiset.load(&groups, &values, counts);
+        }
+        Ok(())
+    }
+
+    fn load_distinct(
+        &mut self,
+        index: usize,
+        keys: Vec<ArrayRef>,
+        counts: &[ArrayRef],
+    ) -> Result<(), OperatorError> {
+        let (values, keys) = split_value(keys);
+        let groups = self.groups_of(&keys, values.len())?;
+        self.calls.distincts()[index].load(&groups, &values, counts)
+    }
+}
+
+/// The last column, and the others.
+fn split_value(mut keys: Vec<ArrayRef>) -> (ArrayRef, Vec<ArrayRef>) {
+    let value = keys.pop().expect("a value follows the group columns");
+    (value, keys)
+}
+
+fn count(table: TableId, value: &[u8]) -> Result<i64, StateError> {
+    let bytes: [u8; 8] = value
+        .try_into()
+        .map_err(|_| StateError::Corrupt { table, reason: format!("a count of {} bytes", value.len()) })?;
+    Ok(i64::from_le_bytes(bytes))
+}
+
+/// Some entries of a table, without table id and vnode.
+#[derive(Default)]
+struct Entries {
+    data: Vec<u8>,
+    /// Where each key and value ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Entries {
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.data.extend_from_slice(key);
+        let end = self.data.len();
+        self.data.extend_from_slice(value);
+        self.ends.push((end, self.data.len()));
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn start(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.ends[index - 1].1 }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|i| &self.data[self.start(i)..self.ends[i].0])
+    }
+
+    fn values(&self) -> impl Iterator<Item = &[u8]> {
+        self.ends.iter().map(|(key, value)| &self.data[*key..*value])
+    }
+
+    fn clear(&mut self) {
+        self.data.clear();
+        self.ends.clear();
+    }
+}
+
+/// Reads a table's entries of `vnodes`, some at a time.
+fn scan(
+    state: &dyn StateRead,
+    table: TableId,
+    vnodes: &VnodeSet,
+    take: &mut dyn FnMut(&Entries) -> Result<(), OperatorError>,
+) -> Result<(), OperatorError> {
+    let mut entries = Entries::default();
+    for vnode in vnodes.iter() {
+        let lower = full_key(table, &[vnode.0]);
+        let mut failed = None;
+        state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
+            entries.push(&key[lower.len()..], value);
+            if entries.len() == LOAD_ROWS {
+                failed = take(&entries).err();
+                entries.clear();
+            }
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    if entries.len() > 0 {
+        take(&entries)?;
+    }
+    Ok(())
+}

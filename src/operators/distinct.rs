@@ -1,0 +1,227 @@
+//! Distinct: which values of an argument a group has, for the aggregates over DISTINCT values.
+//!
+//! ```text
+//!   rows             table                                   transitions, for each filter
+//!   group value diff group value │ count, per filter         group row diff
+//!       0     7   +1     0     7 │  2 → 3    0 → 1               0   0   +1   (second filter)
+//!       0     9   -1     0     9 │  1 → 0    0 → 0               0   1   -1   (first filter)
+//! ```
+//! One table serves all calls with the same argument: a count for each of their filters. A value
+//! enters a call's set when its count becomes positive and leaves when it no longer is; these
+//! transitions feed the call's accumulator (a count, a sum) as rows do without DISTINCT.
+//! Of input that only grows nothing is counted: a value, once seen, stays.
+
+use super::groups::{Groups, Lookup};
+use crate::dataflow::operator::OperatorError;
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{filter, take};
+use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+/// The values that entered and left the set of one filter.
+#[derive(Debug, Default)]
+pub struct Transitions {
+    /// The group of each.
+    pub groups: Vec<u32>,
+    /// +1 entered, -1 left.
+    pub diffs: Vec<i64>,
+    /// The row of the batch that has the value.
+    pub rows: Vec<u32>,
+}
+
+/// The entries of [`Distinct`] that changed, as columns.
+#[derive(Debug)]
+pub struct ChangedEntries {
+    /// The group of each.
+    pub groups: Vec<u32>,
+    /// The value of each.
+    pub values: ArrayRef,
+    /// The counts of each, a column a filter.
+    pub counts: Vec<Vec<i64>>,
+}
+
+/// The values of one argument, by group, with a count for each filter.
+#[derive(Debug)]
+pub struct Distinct {
+    /// The input column.
+    pub argument: usize,
+    /// The filters, as indices into the operator's masks; none: all rows.
+    pub filters: Vec<Option<usize>>,
+    append_only: bool,
+
+    /// Keys are (group, value).
+    entries: Groups,
+    /// By entry, then filter.
+    counts: Vec<i64>,
+    /// By entry: whether it is in the list of what changed.
+    listed: Vec<bool>,
+    changed: Vec<u32>,
+    lookup: Lookup,
+    transitions: Vec<Transitions>,
+}
+
+impl Distinct {
+    /// For an argument of `data_type`.
+    pub fn new(argument: usize, data_type: &DataType, append_only: bool) -> Result<Self, OperatorError> {
+        Ok(Self {
+            argument,
+            filters: Vec::new(),
+            append_only,
+            entries: Groups::new(&[DataType::UInt32, data_type.clone()])?,
+            counts: Vec::new(),
+            listed: Vec::new(),
+            changed: Vec::new(),
+            lookup: Lookup::default(),
+            transitions: Vec::new(),
+        })
+    }
+
+    /// The number of `filter` among its filters, which it becomes if it is new.
+    pub fn add_filter(&mut self, filter: Option<usize>) -> usize {
+        if let Some(known) = self.filters.iter().position(|f| *f == filter) {
+            return known;
+        }
+        self.filters.push(filter);
+        self.transitions.push(Transitions::default());
+        self.filters.len() - 1
+    }
+
+    /// Adds rows; afterwards [`Distinct::transitions`] says what entered and left.
+    pub fn update(
+        &mut self,
+        groups: &[u32],
+        column: &ArrayRef,
+        diffs: Option<&[i64]>,
+        masks: &[BooleanBuffer],
+    ) -> Result<(), OperatorError> {
+        for transitions in &mut self.transitions {
+            transitions.groups.clear();
+            transitions.diffs.clear();
+            transitions.rows.clear();
+        }
+        let relevant = self.relevant(column, masks);
+        let all_groups: ArrayRef = Arc::new(UInt32Array::from(groups.to_vec()));
+        let (keys, rows): (Vec<ArrayRef>, Option<Vec<u32>>) = match relevant {
+            None => (vec![all_groups, Arc::clone(column)], None),
+            Some(relevant) => {
+                let rows = relevant.set_indices().map(|row| row as u32).collect();
+                let mask = BooleanArray::new(relevant, None);
+                (vec![filter(&all_groups, &mask)?, filter(column, &mask)?], Some(rows))
+            }
+        };
+        let mut lookup = std::mem::take(&mut self.lookup);
+        self.entries.find_or_insert(&keys, keys[0].len(), &mut lookup)?;
+        self.counts.resize(self.entries.slots() * self.filters.len(), 0);
+        self.listed.resize(self.entries.slots(), false);
+        for filter in 0..self.filters.len() {
+            let mask = self.filters[filter].map(|mask| &masks[mask]);
+            for (index, entry) in lookup.groups.iter().enumerate() {
+                let row = rows.as_ref().map_or(index, |rows| rows[index] as usize);
+                if mask.is_none_or(|mask| mask.value(row)) {
+                    self.add(filter, *entry, groups[row], row, diffs.map_or(1, |d| d[row]));
+                }
+            }
+        }
+        self.lookup = lookup;
+        Ok(())
+    }
+
+    /// The rows that have a value and pass any filter; none: all do.
+    fn relevant(&self, column: &ArrayRef, masks: &[BooleanBuffer]) -> Option<BooleanBuffer> {
+        let mut any: Option<BooleanBuffer> = None;
+        if self.filters.iter().all(Option::is_some) {
+            for mask in self.filters.iter().flatten() {
+                any = Some(any.map_or_else(|| masks[*mask].clone(), |any| &any | &masks[*mask]));
+            }
+        }
+        let valid = column.logical_nulls().filter(|n| n.null_count() > 0).map(|n| n.into_inner());
+        match (any, valid) {
+            (Some(any), Some(valid)) => Some(&any & &valid),
+            (any, valid) => any.or(valid),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, filter: usize, entry: u32, group: u32, row: usize, diff: i64) {
+        let count = &mut self.counts[entry as usize * self.filters.len() + filter];
+        let old = *count;
+        let new = if self.append_only { 1 } else { old + diff };
+        if old == new {
+            return;
+        }
+        *count = new;
+        if !self.listed[entry as usize] {
+            self.listed[entry as usize] = true;
+            self.changed.push(entry);
+        }
+        if (old > 0) != (new > 0) {
+            let transitions = &mut self.transitions[filter];
+            transitions.groups.push(group);
+            transitions.diffs.push(if new > 0 { 1 } else { -1 });
+            transitions.rows.push(row as u32);
+        }
+    }
+
+    /// What entered and left the set of `filter` with the last batch.
+    pub fn transitions(&self, filter: usize) -> &Transitions {
+        &self.transitions[filter]
+    }
+
+    /// The values of [`Transitions::rows`], of the batch's argument.
+    pub fn values(transitions: &Transitions, column: &ArrayRef) -> Result<ArrayRef, OperatorError> {
+        Ok(take(column, &UInt32Array::from(transitions.rows.clone()), None)?)
+    }
+
+    /// The entries that changed since this was asked last; those without counts are forgotten.
+    pub fn take_changed(&mut self) -> Result<ChangedEntries, OperatorError> {
+        let changed = std::mem::take(&mut self.changed);
+        let mut keys = self.entries.keys(&changed)?;
+        let width = self.filters.len();
+        let mut counts = vec![Vec::with_capacity(changed.len()); width];
+        for entry in &changed {
+            let own = &self.counts[*entry as usize * width..][..width];
+            for (column, count) in counts.iter_mut().zip(own) {
+                column.push(*count);
+            }
+            self.listed[*entry as usize] = false;
+            if own.iter().all(|count| *count == 0) {
+                self.entries.remove(*entry);
+            }
+        }
+        let (groups, values) = (keys.swap_remove(0), keys.swap_remove(0));
+        let groups = arrow::array::AsArray::as_primitive::<arrow::datatypes::UInt32Type>(&groups);
+        Ok(ChangedEntries { groups: groups.values().to_vec(), values, counts })
+    }
+
+    /// Takes up entries that it lacks.
+    pub fn load(
+        &mut self,
+        groups: &[u32],
+        values: &ArrayRef,
+        counts: &[ArrayRef],
+    ) -> Result<(), OperatorError> {
+        let keys: [ArrayRef; 2] = [Arc::new(UInt32Array::from(groups.to_vec())), Arc::clone(values)];
+        let mut lookup = std::mem::take(&mut self.lookup);
+        self.entries.find_or_insert(&keys, groups.len(), &mut lookup)?;
+        let width = self.filters.len();
+        self.counts.resize(self.entries.slots() * width, 0);
+        self.listed.resize(self.entries.slots(), false);
+        for (filter, column) in counts.iter().enumerate() {
+            let column = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(column);
+            for (entry, count) in lookup.groups.iter().zip(column.values()) {
+                self.counts[*entry as usize * width + filter] = *count;
+            }
+        }
+        self.lookup = lookup;
+        Ok(())
+    }
+
+    /// Bytes held, roughly.
+    pub fn memory(&self) -> usize {
+        self.entries.memory()
+            + self.counts.capacity() * 8
+            + self.listed.capacity()
+            + self.changed.capacity() * 4
+    }
+}

@@ -1,0 +1,160 @@
+//! Multisets: a group's values in order, each with how often it is there.
+//!
+//! What min and max need once rows can go: when the extremum goes, the next one must be known. One
+//! multiset serves all calls with the same argument and filter. Its state table has one entry a
+//! (group, value): the count.
+
+use super::accumulator::Rows;
+use super::ordered::{Order, with_order};
+use crate::dataflow::operator::OperatorError;
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
+use std::collections::BTreeMap;
+
+/// Entries of a multiset that changed, as columns.
+pub struct ChangedValues {
+    /// The group of each.
+    pub groups: Vec<u32>,
+    /// The value of each.
+    pub values: ArrayRef,
+    /// How often each is there now; zero: it is gone.
+    pub counts: Vec<i64>,
+}
+
+/// A group's values in order, each with how often it is there.
+pub trait Multiset: Send {
+    /// Makes room for groups below `groups`; new ones are empty.
+    fn grow(&mut self, groups: usize);
+
+    /// Makes a group empty.
+    fn clear(&mut self, group: u32);
+
+    /// Adds the rows that count.
+    fn update(&mut self, rows: Rows<'_>, column: &ArrayRef);
+
+    /// The least or greatest values of `groups`.
+    fn extremes(&self, groups: &[u32], greatest: bool) -> Result<ArrayRef, OperatorError>;
+
+    /// The entries that changed since this was asked last.
+    fn take_changed(&mut self) -> Result<ChangedValues, OperatorError>;
+
+    /// Takes up entries of groups that lack them.
+    fn load(&mut self, groups: &[u32], values: &ArrayRef, counts: &[i64]);
+
+    /// Bytes held, roughly.
+    fn memory(&self) -> usize;
+}
+
+/// A multiset of values of `data_type`.
+pub fn multiset_of(data_type: &DataType) -> Box<dyn Multiset> {
+    with_order!(data_type, order => Box::new(OrderedMultiset::new(order)))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    count: i64,
+    /// Whether it is in the list of what changed.
+    listed: bool,
+}
+
+struct OrderedMultiset<O: Order> {
+    order: O,
+
+    groups: Vec<BTreeMap<O::Key, Entry>>,
+    /// What changed since the last checkpoint. An entry that went and came back is there twice.
+    changed: Vec<(u32, O::Key)>,
+    entries: usize,
+    heap: usize,
+}
+
+impl<O: Order> OrderedMultiset<O> {
+    fn new(order: O) -> Self {
+        Self { order, groups: Vec::new(), changed: Vec::new(), entries: 0, heap: 0 }
+    }
+
+    fn add(&mut self, group: usize, key: &O::Ref, diff: i64) {
+        let values = &mut self.groups[group];
+        let Some(entry) = values.get_mut(key) else {
+            let key = O::own(key);
+            self.changed.push((group as u32, key.clone()));
+            self.entries += 1;
+            self.heap += O::heap(&key);
+            values.insert(key, Entry { count: diff, listed: true });
+            return;
+        };
+        entry.count += diff;
+        if !entry.listed {
+            entry.listed = true;
+            self.changed.push((group as u32, O::own(key)));
+        }
+        if entry.count == 0
+            && let Some((key, _)) = values.remove_entry(key)
+        {
+            self.entries -= 1;
+            self.heap -= O::heap(&key);
+        }
+    }
+
+    fn extreme(&self, group: u32, greatest: bool) -> Option<&O::Ref> {
+        let mut there = self.groups[group as usize].iter().filter(|(_, entry)| entry.count > 0);
+        let found = if greatest { there.next_back() } else { there.next() };
+        found.map(|(key, _)| std::borrow::Borrow::borrow(key))
+    }
+}
+
+impl<O: Order> Multiset for OrderedMultiset<O> {
+    fn grow(&mut self, groups: usize) {
+        self.groups.resize_with(groups, BTreeMap::new);
+    }
+
+    fn clear(&mut self, group: u32) {
+        let values = std::mem::take(&mut self.groups[group as usize]);
+        self.entries -= values.len();
+        self.heap -= values.keys().map(O::heap).sum::<usize>();
+    }
+
+    fn update(&mut self, rows: Rows<'_>, column: &ArrayRef) {
+        let order = self.order.view(column);
+        rows.for_each(column.nulls(), |row, group, diff| self.add(group, O::get(&order, row), diff));
+    }
+
+    fn extremes(&self, groups: &[u32], greatest: bool) -> Result<ArrayRef, OperatorError> {
+        self.order.column(groups.iter().map(|group| self.extreme(*group, greatest)))
+    }
+
+    fn take_changed(&mut self) -> Result<ChangedValues, OperatorError> {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        let mut counts = Vec::with_capacity(changed.len());
+        for (group, key) in &changed {
+            let entry = self.groups[*group as usize].get_mut(std::borrow::Borrow::<O::Ref>::borrow(key));
+            counts.push(entry.map_or(0, |entry| {
+                entry.listed = false;
+                entry.count
+            }));
+        }
+        let values =
+            self.order.column(changed.iter().map(|(_, key)| Some(std::borrow::Borrow::borrow(key))))?;
+        Ok(ChangedValues { groups: changed.iter().map(|(group, _)| *group).collect(), values, counts })
+    }
+
+    fn load(&mut self, groups: &[u32], values: &ArrayRef, counts: &[i64]) {
+        let order = self.order.view(values);
+        for (row, group) in groups.iter().enumerate() {
+            let key = O::own(O::get(&order, row));
+            self.entries += 1;
+            self.heap += O::heap(&key);
+            self.groups[*group as usize].insert(key, Entry { count: counts[row], listed: false });
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let entry = size_of::<O::Key>() + size_of::<Entry>();
+        // A B-tree's nodes are about two thirds full.
+        self.entries * entry * 3 / 2
+            + self.heap
+            + self.groups.capacity() * size_of::<BTreeMap<O::Key, Entry>>()
+            + self.changed.capacity() * size_of::<(u32, O::Key)>()
+    }
+}
