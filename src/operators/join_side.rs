@@ -18,7 +18,7 @@ use crate::state::table::{StateTable, TableLayout};
 use crate::stream::vnode::hash_columns;
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use std::sync::Arc;
@@ -113,6 +113,8 @@ impl JoinSide {
         let types: Vec<_> = spec.schema.fields().iter().map(|f| f.data_type().clone()).collect();
         let all: Vec<usize> = (0..types.len()).collect();
         let identity = spec.unique.clone().unwrap_or_else(|| all.clone());
+        // A column of nothing but NULL tells no rows apart.
+        let identity = identity.into_iter().filter(|c| types[*c] != DataType::Null).collect();
         let exact = !spec.null_keys && spec.keys.len() == 1 && hash_is_exact(&types[spec.keys[0]]);
         let table = StateTable::new(Arc::new(layout(&spec)));
         Self {

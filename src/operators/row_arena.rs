@@ -252,6 +252,21 @@ impl RowArena {
         first..first + self.pages[page as usize].rows
     }
 
+    /// The full pages.
+    pub fn full_pages(&self) -> Vec<u32> {
+        (0..self.pages.len() as u32).filter(|page| self.is_full_page(*page)).collect()
+    }
+
+    /// Whether `page` has rows and gets no more.
+    pub fn is_full_page(&self, page: u32) -> bool {
+        page != self.tail && self.pages[page as usize].rows > 0
+    }
+
+    /// Makes the tail a full page, so that it can be emptied.
+    pub fn end_page(&mut self) -> Result<(), ArrowError> {
+        if self.pages[self.tail as usize].rows > 0 { self.close_tail() } else { Ok(()) }
+    }
+
     /// Empties a full page whose rows were all freed or copied.
     pub fn empty_page(&mut self, page: u32) {
         assert_ne!(page, self.tail, "only full pages are emptied");

@@ -1,0 +1,503 @@
+//! TopN: per group the rows `offset..offset+limit` in an order, optionally with their number.
+//!
+//! ```text
+//!   group key ──> rows as bytes, sorted: order columns, then all others  ──> how often each occurs
+//!                 └─ offset ─┘└──── window: the result ────┘
+//!   first change of a group in an epoch: its window is remembered
+//!   barrier: remembered window against the present one ──> rows that leave (-1) and enter (+1)
+//! ```
+//! Ties are broken by the whole row, so the result never depends on who came first. Input that only
+//! inserts keeps no more than `offset + limit` rows a group; other input keeps all, for a retraction
+//! lets the next row in. Of input that only inserts, the one best row a group is [`super::top_one`].
+//! State: vnode, group key, order columns, other columns → count. In memory the same bytes.
+
+use super::top_n_window::{Window, compare_ranks, compare_rows, window};
+use super::top_one::TopOne;
+use crate::checkpoint::participant::Sealed;
+use crate::dataflow::operator::{
+    Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
+};
+use crate::state::StateError;
+use crate::state::key::{EncodedKeys, KeyCodec, KeyOrder};
+use crate::state::store::{StateRead, WriteOp, WriteRun, full_key, prefix_end};
+use crate::state::table::decode_count;
+use crate::stream::builder::batch_of;
+use crate::stream::vnode::hash_columns;
+use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode};
+use arrow::array::{ArrayRef, Int64Array, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::SchemaRef;
+use hashbrown::{HashMap, HashTable};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use weir_catalog::TableId;
+use weir_sql::plan::SortKey;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What a top-n is, as planned.
+#[derive(Clone, Debug)]
+pub struct TopNSpec {
+    /// The input's columns.
+    pub input: SchemaRef,
+    /// The group columns; none: one group.
+    pub group: Vec<usize>,
+    /// The order within a group.
+    pub order: Vec<SortKey>,
+    /// Rows skipped.
+    pub offset: u64,
+    /// Rows given; none: all.
+    pub limit: Option<u64>,
+    /// Whether the row's number, from 1, is appended.
+    pub rank: bool,
+    /// Whether only insertions come.
+    pub append_only: bool,
+    /// The internal table that remembers the rows.
+    pub table: TableId,
+    /// The output's columns.
+    pub schema: SchemaRef,
+}
+
+impl TopNSpec {
+    /// The columns by which rows of a group sort, the order first, then all others.
+    pub fn row_columns(&self) -> (Vec<usize>, Vec<KeyOrder>) {
+        let mut columns = Vec::new();
+        let mut orders = Vec::new();
+        for SortKey { column, descending, nulls_first } in &self.order {
+            if !self.group.contains(column) && !columns.contains(column) {
+                columns.push(*column);
+                orders.push(KeyOrder { descending: *descending, nulls_first: *nulls_first });
+            }
+        }
+        for column in 0..self.input.fields().len() {
+            if !self.group.contains(&column) && !columns.contains(&column) {
+                columns.push(column);
+                orders.push(KeyOrder::ASCENDING);
+            }
+        }
+        (columns, orders)
+    }
+}
+
+/// The operator for a top-n.
+pub fn top_n(spec: TopNSpec) -> Box<dyn Operator> {
+    if spec.append_only && spec.limit == Some(1) && spec.offset == 0 && !spec.rank {
+        Box::new(TopOne::new(spec))
+    } else {
+        Box::new(TopN::new(spec))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    key: Box<[u8]>,
+    vnode: u8,
+    /// Looked at since the clock hand last passed.
+    used: bool,
+    rows: BTreeMap<Arc<[u8]>, i64>,
+    count: i64,
+    /// What the window was at the last barrier, if the group changed since.
+    before: Option<Window>,
+}
+
+/// A row to be said.
+#[derive(Debug)]
+struct Say {
+    group: u32,
+    row: Arc<[u8]>,
+    diff: i64,
+    rank: i64,
+}
+
+/// Per group the rows of a window in an order.
+#[derive(Debug)]
+pub struct TopN {
+    spec: TopNSpec,
+    schema: SchemaRef,
+    group_codec: KeyCodec,
+    row_columns: Vec<usize>,
+    row_codec: KeyCodec,
+    /// How many of the row columns are the order's.
+    order_columns: usize,
+    /// Rows a group keeps at most: no others can ever be in the window.
+    keep: Option<i64>,
+
+    index: HashTable<(u64, u32)>,
+    groups: Vec<Group>,
+    free: Vec<u32>,
+    complete: bool,
+    hand: usize,
+    bytes: usize,
+    /// Groups changed since the last barrier.
+    dirty: VecDeque<u32>,
+    saying: VecDeque<Say>,
+    /// Changes of the rows kept, since the last checkpoint.
+    log: Vec<(u32, Arc<[u8]>, i64)>,
+    sealed: Epoch,
+}
+
+/// Bytes that a kept row costs beside its own.
+const ROW_OVERHEAD: usize = 56;
+
+impl TopN {
+    /// An empty top-n.
+    pub fn new(spec: TopNSpec) -> Self {
+        let data_type = |c: &usize| spec.input.field(*c).data_type().clone();
+        let (row_columns, orders) = spec.row_columns();
+        let row_codec = KeyCodec::with_orders(row_columns.iter().map(data_type).collect(), orders);
+        let group_codec = KeyCodec::new(spec.group.iter().map(data_type).collect());
+        let ordered = |c: &&usize| spec.order.iter().any(|key| key.column == **c);
+        let order_columns = row_columns.iter().take_while(ordered).count();
+        let keep = spec.limit.filter(|_| spec.append_only);
+        let keep = keep.map(|limit| i64::try_from(spec.offset.saturating_add(limit)).unwrap_or(i64::MAX));
+        Self {
+            schema: super::expr::nullable(&spec.schema),
+            group_codec,
+            row_columns,
+            row_codec,
+            order_columns,
+            keep,
+            spec,
+            index: HashTable::new(),
+            groups: Vec::new(),
+            free: Vec::new(),
+            complete: true,
+            hand: 0,
+            bytes: 0,
+            dirty: VecDeque::new(),
+            saying: VecDeque::new(),
+            log: Vec::new(),
+            sealed: Epoch::ZERO,
+        }
+    }
+
+    fn columns(&self, batch: &ChangeBatch, columns: &[usize]) -> Vec<ArrayRef> {
+        columns.iter().map(|c| batch.column(*c).clone()).collect()
+    }
+
+    /// The group keys of a batch, with their vnodes.
+    fn group_keys(&self, batch: &ChangeBatch) -> (EncodedKeys, Vec<u8>) {
+        let columns = self.columns(batch, &self.spec.group);
+        let vnodes = if columns.is_empty() {
+            vec![Vnode::SINGLE.0; batch.num_rows()]
+        } else {
+            let mut hashes = Vec::new();
+            hash_columns(&columns, batch.num_rows(), &mut hashes);
+            hashes.into_iter().map(|h| Vnode::of_hash(h).0).collect()
+        };
+        (self.group_codec.encode_all(&columns, batch.num_rows(), None), vnodes)
+    }
+
+    fn find(&self, key: &[u8]) -> Option<u32> {
+        let hash = xxh3_64(key);
+        self.index.find(hash, |(h, g)| *h == hash && *self.groups[*g as usize].key == *key).map(|(_, g)| *g)
+    }
+
+    fn group(&mut self, key: &[u8], vnode: u8) -> u32 {
+        if let Some(group) = self.find(key) {
+            return group;
+        }
+        let new = Group { key: key.into(), vnode, used: true, ..Group::default() };
+        self.bytes += key.len() + size_of::<Group>();
+        let group = match self.free.pop() {
+            Some(free) => {
+                self.groups[free as usize] = new;
+                free
+            }
+            None => {
+                self.groups.push(new);
+                self.groups.len() as u32 - 1
+            }
+        };
+        self.index.insert_unique(xxh3_64(key), (xxh3_64(key), group), |(h, _)| *h);
+        group
+    }
+
+    /// The rows of a batch that may enter what their group keeps.
+    fn candidates(&self, batch: &ChangeBatch, groups: &EncodedKeys) -> Option<Vec<u32>> {
+        let keep = self.keep?;
+        let columns = self.columns(batch, &self.row_columns[..self.order_columns]);
+        let orders = self.row_codec.encode_all(&columns, batch.num_rows(), None);
+        let may_enter = |row: &u32| {
+            let Some(group) = self.find(groups.get(*row as usize)) else { return true };
+            let group = &self.groups[group as usize];
+            let Some((last, _)) = group.rows.last_key_value().filter(|_| group.count >= keep) else {
+                return true;
+            };
+            let order = orders.get(*row as usize);
+            order <= &last[..order.len().min(last.len())]
+        };
+        Some((0..batch.num_rows() as u32).filter(may_enter).collect())
+    }
+
+    /// Row `row` of group `group` occurs `diff` times more.
+    fn add(&mut self, index: u32, row: &[u8], diff: i64) {
+        let Self { groups, keep, spec, dirty, log, bytes, .. } = self;
+        let group = &mut groups[index as usize];
+        group.used = true;
+        let full = keep.filter(|keep| group.count >= *keep);
+        if full.is_some() && group.rows.last_key_value().is_some_and(|(last, _)| **last < *row) {
+            return;
+        }
+        if group.before.is_none() {
+            group.before = Some(window(&group.rows, spec.offset, spec.limit));
+            dirty.push_back(index);
+        }
+        group.count += diff;
+        let key: Arc<[u8]> = match group.rows.get_key_value(row) {
+            Some((key, _)) => key.clone(),
+            None => {
+                *bytes += row.len() + ROW_OVERHEAD;
+                row.into()
+            }
+        };
+        let count = group.rows.entry(key.clone()).or_insert(0);
+        *count += diff;
+        if *count == 0 {
+            group.rows.remove(&key);
+            *bytes -= row.len() + ROW_OVERHEAD;
+        }
+        log.push((index, key, diff));
+        while let Some(keep) = *keep
+            && let Some(last) = group.rows.last_entry()
+            && group.count - *last.get() >= keep
+        {
+            let (key, count) = last.remove_entry();
+            group.count -= count;
+            *bytes -= key.len() + ROW_OVERHEAD;
+            log.push((index, key, -count));
+        }
+    }
+
+    /// Says what changed in the windows of dirty groups, until the output is full.
+    fn say(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
+        loop {
+            while self.saying.len() < OUTPUT_ROWS_MAX
+                && let Some(index) = self.dirty.pop_front()
+            {
+                let group = &mut self.groups[index as usize];
+                let before = group.before.take().unwrap_or_default();
+                let after = window(&group.rows, self.spec.offset, self.spec.limit);
+                let saying = &mut self.saying;
+                let mut say = |row: &Arc<[u8]>, diff: i64, rank: u64| {
+                    saying.push_back(Say { group: index, row: row.clone(), diff, rank: rank as i64 });
+                };
+                match self.spec.rank {
+                    true => compare_ranks(&before, &after, self.spec.offset, &mut say),
+                    false => compare_rows(&before, &after, &mut say),
+                }
+            }
+            if self.saying.is_empty() {
+                return Ok(Progress::Done);
+            }
+            if out.is_full() {
+                return Ok(Progress::More);
+            }
+            let rows = self.saying.len().min(OUTPUT_ROWS_MAX);
+            let piece: Vec<Say> = self.saying.drain(..rows).collect();
+            out.push(self.decode(&piece)?);
+        }
+    }
+
+    /// Rows to be said as a batch.
+    fn decode(&self, rows: &[Say]) -> Result<ChangeBatch, OperatorError> {
+        let groups = self.group_codec.decode(rows.iter().map(|say| &*self.groups[say.group as usize].key))?;
+        let others = self.row_codec.decode(rows.iter().map(|say| &*say.row))?;
+        let column = |c: usize| match self.spec.group.iter().position(|g| *g == c) {
+            Some(at) => Some(groups[at].clone()),
+            None => self.row_columns.iter().position(|r| *r == c).map(|at| others[at].clone()),
+        };
+        let mut columns: Vec<ArrayRef> = (0..self.spec.input.fields().len()).filter_map(column).collect();
+        if self.spec.rank {
+            columns.push(Arc::new(Int64Array::from_iter_values(rows.iter().map(|say| say.rank))));
+        }
+        let diffs: Vec<i64> = rows.iter().map(|say| say.diff).collect();
+        Ok(ChangeBatch::new(batch_of(&self.schema, columns, rows.len())?, diffs))
+    }
+
+    fn load(&mut self, group: u32, row: &[u8], value: &[u8]) -> Result<(), StateError> {
+        let count = decode_count(value)?;
+        let group = &mut self.groups[group as usize];
+        group.count += count;
+        self.bytes += row.len() + ROW_OVERHEAD;
+        group.rows.insert(row.into(), count);
+        Ok(())
+    }
+
+    fn restore_vnode(&mut self, state: &Arc<dyn StateRead>, vnode: Vnode) -> Result<(), StateError> {
+        let lower = full_key(self.spec.table, &[vnode.0]);
+        let start = lower.len();
+        let mut group: Option<(Vec<u8>, u32)> = None;
+        let mut failed = Ok(());
+        state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
+            let key = &key[start..];
+            let known = group.take().filter(|(prefix, _)| key.starts_with(prefix));
+            let found = match known {
+                Some(found) => Ok(found),
+                None => self.group_codec.prefix_len(key, self.spec.group.len()).map(|len| {
+                    let prefix = key[..len].to_vec();
+                    let index = self.group(&prefix, vnode.0);
+                    (prefix, index)
+                }),
+            };
+            failed = found.and_then(|(prefix, index)| {
+                self.load(index, &key[prefix.len()..], value)?;
+                group = Some((prefix, index));
+                Ok(())
+            });
+            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        failed
+    }
+
+    /// Forgets group `index`.
+    fn forget(&mut self, index: u32) -> usize {
+        let group = std::mem::take(&mut self.groups[index as usize]);
+        let hash = xxh3_64(&group.key);
+        if let Ok(slot) = self.index.find_entry(hash, |(_, g)| *g == index) {
+            slot.remove();
+        }
+        let rows: usize = group.rows.keys().map(|row| row.len() + ROW_OVERHEAD).sum();
+        let bytes = rows + group.key.len() + size_of::<Group>();
+        self.bytes -= bytes;
+        self.free.push(index);
+        bytes
+    }
+}
+
+impl Operator for TopN {
+    fn name(&self) -> &'static str {
+        "top_n"
+    }
+
+    fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
+        let vnodes: Vec<Vnode> = match self.spec.group.is_empty() {
+            true => vec![Vnode::SINGLE],
+            false => restored.vnodes.iter().collect(),
+        };
+        for vnode in vnodes {
+            self.restore_vnode(restored.state, vnode)?;
+        }
+        self.sealed = restored.epoch;
+        Ok(())
+    }
+
+    fn complete(&self) -> bool {
+        self.complete
+    }
+
+    fn wanted(&self, _port: usize, batch: &ChangeBatch, wanted: &mut Wanted) -> Result<(), OperatorError> {
+        let (keys, vnodes) = self.group_keys(batch);
+        let mut seen = hashbrown::HashSet::new();
+        for (key, vnode) in keys.iter().zip(vnodes) {
+            if self.find(key).is_none() && seen.insert(key) {
+                wanted.prefixes.push((self.spec.table, [&[vnode], key].concat()));
+            }
+        }
+        Ok(())
+    }
+
+    fn supply(&mut self, wanted: &Wanted, entries: Vec<Fetched>) -> Result<(), OperatorError> {
+        let groups: Vec<u32> =
+            wanted.prefixes.iter().map(|(_, prefix)| self.group(&prefix[1..], prefix[0])).collect();
+        for entry in entries {
+            let prefix = wanted.prefixes[entry.wanted].1.len();
+            self.load(groups[entry.wanted], &entry.key[prefix..], &entry.value)?;
+        }
+        Ok(())
+    }
+
+    fn on_change(
+        &mut self,
+        _port: usize,
+        batch: ChangeBatch,
+        _out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
+        let (keys, vnodes) = self.group_keys(&batch);
+        let mut columns = self.columns(&batch, &self.row_columns);
+        let candidates = self.candidates(&batch, &keys);
+        if let Some(rows) = candidates.as_ref().filter(|rows| rows.len() < batch.num_rows()) {
+            let indices = UInt32Array::from(rows.clone());
+            columns = columns.iter().map(|c| take(c, &indices, None)).collect::<Result<_, _>>()?;
+        }
+        let rows = candidates.unwrap_or_else(|| (0..batch.num_rows() as u32).collect());
+        let encoded = self.row_codec.encode_all(&columns, rows.len(), None);
+        for (at, row) in rows.into_iter().map(|row| row as usize).enumerate() {
+            let group = self.group(keys.get(row), vnodes[row]);
+            self.add(group, encoded.get(at), batch.diff(row));
+        }
+        Ok(Progress::Done)
+    }
+
+    fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
+        self.say(out)
+    }
+
+    fn resume(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
+        self.say(out)
+    }
+
+    fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        if !barrier.is_checkpoint() {
+            return Ok(());
+        }
+        self.sealed = barrier.epoch;
+        let mut sums: HashMap<(u32, Arc<[u8]>), i64> = HashMap::new();
+        for (group, row, diff) in self.log.drain(..) {
+            *sums.entry((group, row)).or_insert(0) += diff;
+        }
+        let mut run = WriteRun::new(self.spec.table);
+        for ((index, row), diff) in &sums {
+            let group = &self.groups[*index as usize];
+            let key = |out: &mut Vec<u8>| {
+                out.push(group.vnode);
+                out.extend_from_slice(&group.key);
+                out.extend_from_slice(row);
+            };
+            if *diff != 0 {
+                run.write_with(WriteOp::AddCount, key, |out| out.extend_from_slice(&diff.to_le_bytes()));
+            }
+        }
+        let mut empty: Vec<u32> = sums.into_keys().map(|(group, _)| group).collect();
+        empty.retain(|group| self.groups[*group as usize].rows.is_empty());
+        empty.sort_unstable();
+        empty.dedup();
+        empty.into_iter().for_each(|group| {
+            self.forget(group);
+        });
+        if !run.is_empty() {
+            sealed.runs.push(run);
+        }
+        Ok(())
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes + self.log.capacity() * size_of::<(u32, Arc<[u8]>, i64)>() + self.index.capacity() * 17
+    }
+
+    fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {
+        // What is not sealed and applied yet is nowhere but here.
+        if applied < self.sealed || !self.log.is_empty() || !self.dirty.is_empty() {
+            return 0;
+        }
+        let mut freed = 0;
+        // Two rounds: the first takes away the second chance of groups that were used.
+        for _ in 0..2 * self.groups.len() {
+            if freed >= bytes {
+                break;
+            }
+            self.hand = (self.hand + 1) % self.groups.len();
+            let group = &mut self.groups[self.hand];
+            let (used, exists) = (std::mem::take(&mut group.used), !group.rows.is_empty());
+            if !used && exists {
+                freed += self.forget(self.hand as u32);
+                self.complete = false;
+            }
+        }
+        freed
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/top_n.rs"]
+mod tests;
