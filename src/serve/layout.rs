@@ -1,13 +1,9 @@
-//! How the rows of a stored relation lie in the state store, as a reader needs to know it.
-//!
-//! ```text
-//!   keyed        table │ vnode of the key │ key columns           →  the other columns, in order
-//!   counted      table │ vnode of the row │ all columns           →  count (i64, little endian)
-//! ```
+//! How a reader decodes the rows of a stored relation: only the columns that it wants.
 
 use crate::state::StateError;
 use crate::state::key::KeyCodec;
-use crate::state::value::ValueCodec;
+use crate::state::store::full_key;
+use crate::state::table::{TableLayout, decode_count};
 use crate::stream::Vnode;
 use crate::stream::vnode::hash_columns;
 use arrow::array::{ArrayRef, Int64Array};
@@ -25,35 +21,19 @@ pub struct RowLayout {
     pub schema: SchemaRef,
     /// The key's columns, in key order.
     pub key: Vec<usize>,
-    /// The other columns, in order; none in a counted relation.
-    pub rest: Vec<usize>,
-    /// Whether the value is a count rather than the other columns.
-    pub counted: bool,
-    key_codec: KeyCodec,
-    value_codec: ValueCodec,
+    stored: Arc<TableLayout>,
 }
 
 impl RowLayout {
     /// The layout of a relation with these columns and key.
     pub fn new(table: TableId, schema: SchemaRef, row_key: &RowKey) -> Self {
-        let key = row_key.columns(schema.fields().len());
-        let rest: Vec<usize> = (0..schema.fields().len()).filter(|c| !key.contains(c)).collect();
-        let types =
-            |columns: &[usize]| columns.iter().map(|c| schema.field(*c).data_type().clone()).collect();
-        Self {
-            table,
-            key_codec: KeyCodec::new(types(&key)),
-            value_codec: ValueCodec::new(types(&rest)),
-            counted: matches!(row_key, RowKey::WholeRow),
-            key,
-            rest,
-            schema,
-        }
+        let stored = Arc::new(TableLayout::relation(table, Arc::clone(&schema), row_key));
+        Self { table, schema, key: stored.key_columns.clone(), stored }
     }
 
     /// A codec for the first `columns` columns of the key.
     pub fn prefix_codec(&self, columns: usize) -> KeyCodec {
-        KeyCodec::new(self.key_codec.types()[..columns].to_vec())
+        KeyCodec::new(self.stored.key.types()[..columns].to_vec())
     }
 
     /// The full keys of rows whose key columns are `columns`.
@@ -61,8 +41,8 @@ impl RowLayout {
         let mut hashes = Vec::new();
         hash_columns(columns, rows, &mut hashes);
         let vnodes: Vec<Vnode> = hashes.iter().map(|h| Vnode::of_hash(*h)).collect();
-        let keys = self.key_codec.encode_all(columns, rows, Some(&vnodes));
-        (0..rows).map(|row| crate::state::store::full_key(self.table, keys.get(row))).collect()
+        let keys = self.stored.key.encode_all(columns, rows, Some(&vnodes));
+        (0..rows).map(|row| full_key(self.table, keys.get(row))).collect()
     }
 
     /// Decodes stored rows to the columns that `wanted` names (the others stay `None`), and how
@@ -71,33 +51,33 @@ impl RowLayout {
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
         if self.key.iter().any(|c| wanted[*c]) {
             // Behind the table id and the vnode.
-            let decoded = self.key_codec.decode(rows.keys().map(|k| &k[5..]))?;
-            for (column, array) in self.key.iter().zip(decoded) {
+            let decoded = self.stored.key.decode(rows.keys().map(|k| &k[5..]));
+            for (column, array) in self.key.iter().zip(decoded.map_err(|e| self.damaged(e))?) {
                 columns[*column] = Some(array);
             }
         }
-        if self.rest.iter().any(|c| wanted[*c]) {
-            let decoded = self.value_codec.decode(rows.values())?;
-            for (column, array) in self.rest.iter().zip(decoded) {
+        if !self.stored.counted && self.stored.value_columns.iter().any(|c| wanted[*c]) {
+            let decoded = self.stored.value.decode(rows.values());
+            for (column, array) in self.stored.value_columns.iter().zip(decoded.map_err(|e| self.damaged(e))?)
+            {
                 columns[*column] = Some(array);
             }
         }
-        let counts = if self.counted { Some(self.counts(rows)?) } else { None };
-        Ok(DecodedRows { columns, counts: counts.filter(|c| c.values().iter().any(|n| *n != 1)) })
+        let counts = if self.stored.counted {
+            let counts: Result<Vec<i64>, StateError> = rows.values().map(decode_count).collect();
+            counts.map_err(|e| self.damaged(e)).map(Some)?
+        } else {
+            None
+        };
+        let repeated = counts.filter(|c| c.iter().any(|n| *n != 1));
+        Ok(DecodedRows { columns, counts: repeated.map(|c| Arc::new(c.into())) })
     }
 
-    fn counts(&self, rows: &StoredRows) -> Result<Arc<Int64Array>, StateError> {
-        let counts: Result<Vec<i64>, StateError> = rows
-            .values()
-            .map(|v| match v.try_into() {
-                Ok(bytes) => Ok(i64::from_le_bytes(bytes)),
-                Err(_) => {
-                    let reason = format!("a count of {} bytes", v.len());
-                    Err(StateError::Corrupt { table: self.table, reason })
-                }
-            })
-            .collect();
-        Ok(Arc::new(Int64Array::from(counts?)))
+    fn damaged(&self, error: StateError) -> StateError {
+        match error {
+            StateError::Decode(reason) => StateError::Corrupt { table: self.table, reason },
+            error => error,
+        }
     }
 }
 
