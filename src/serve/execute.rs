@@ -129,7 +129,7 @@ impl ServeContext {
         let visible = options.at.unwrap_or_else(|| self.db.visible());
         let snapshot = QuerySnapshot::new(self.db.catalog(), visible, options.overlay);
         let plan = with_params(plan, options.params)?;
-        let plan = snapshot.resolve(plan, &self.system, &options.session)?;
+        let plan = snapshot.resolve(plan, &self.system_rows(&options.session))?;
         let memory_limit = options.memory_limit.unwrap_or(self.config.query_memory_limit);
         self.engine.execute(plan, memory_limit, options.cancel, options.timeout).await
     }

@@ -11,31 +11,43 @@
 //! at a lower priority, so that no query starves the streams; what a query may hold is bounded.
 
 pub mod access;
+pub mod binding;
 pub mod error;
 pub mod execute;
+pub mod information_schema;
 pub mod layout;
 pub mod overlay;
+mod pg_bodies;
+pub mod pg_catalog;
+pub mod pg_functions;
+pub mod pg_relations;
+pub mod pg_static;
+pub mod pg_types;
+pub mod pg_views;
 pub mod provider;
 pub mod scan;
 pub mod snapshot;
 pub mod system;
 
+pub use binding::{Binding, Connectors};
 pub use error::ServeError;
 
 use crate::config::Config;
 use crate::job::manager::{Database, Visible};
 use crate::stream::ChangeBatch;
+use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use datafusion::common::ParamValues;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use system::SystemTables;
+use system::SystemInput;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::connector::ConnectorSpec;
-use weir_catalog::source::Options;
-use weir_catalog::{Column, ObjectId};
-use weir_sql::binder::{BindContext, SystemSchemas};
+use weir_catalog::connector::ConnectorRole;
+use weir_catalog::system::facts::{RuntimeFacts, SessionFact};
+use weir_catalog::{CatalogSnapshot, ObjectId};
+use weir_sql::binder::BindContext;
 
 /// What reading needs to know of a session.
 #[derive(Clone, Debug, Default)]
@@ -81,42 +93,57 @@ pub struct QueryOptions {
     pub session: SessionInfo,
 }
 
-/// What the binder may know of connectors, as the registry tells it.
-#[derive(Clone)]
-pub struct Connectors {
-    /// The connectors that exist.
-    pub specs: Arc<Vec<ConnectorSpec>>,
-    /// The columns of a source declared without any, by connector and options.
-    pub columns: Arc<dyn Fn(&str, &Options) -> Option<Vec<Column>> + Send + Sync>,
-}
-
-impl Default for Connectors {
-    fn default() -> Self {
-        Self { specs: Arc::default(), columns: Arc::new(|_, _| None) }
-    }
-}
-
 /// What all queries share.
 pub struct ServeContext {
     db: Arc<Database>,
     config: Arc<Config>,
-    connectors: Connectors,
-    system: Arc<SystemTables>,
+    binding: Binding,
     engine: execute::QueryEngine,
+    sessions: Arc<Sessions>,
+}
+
+/// Who is connected, for `pg_stat_activity`.
+#[derive(Default)]
+pub struct Sessions {
+    facts: Mutex<BTreeMap<i32, SessionFact>>,
+}
+
+impl Sessions {
+    /// Adds a connection, or says what it does now.
+    pub fn set(&self, fact: SessionFact) {
+        self.facts.lock().insert(fact.pid, fact);
+    }
+
+    /// Changes what is known of a connection.
+    pub fn update(&self, pid: i32, change: impl FnOnce(&mut SessionFact)) {
+        if let Some(fact) = self.facts.lock().get_mut(&pid) {
+            change(fact);
+        }
+    }
+
+    /// Removes a connection.
+    pub fn remove(&self, pid: i32) {
+        self.facts.lock().remove(&pid);
+    }
+
+    /// Everybody, in order of number.
+    pub fn facts(&self) -> Vec<SessionFact> {
+        self.facts.lock().values().cloned().collect()
+    }
 }
 
 impl ServeContext {
     /// For queries on `db`. Starts the threads that run them.
     pub fn new(db: Arc<Database>, config: Arc<Config>) -> std::io::Result<Self> {
         let engine = execute::QueryEngine::new(&config)?;
-        let system = Arc::new(SystemTables);
-        Ok(Self { db, config, connectors: Connectors::default(), system, engine })
+        let binding = Binding::new(Arc::clone(&config), Connectors::default());
+        Ok(Self { db, config, binding, engine, sessions: Arc::default() })
     }
 
     /// With connectors that CREATE SOURCE and CREATE SINK know.
     #[must_use]
     pub fn with_connectors(mut self, connectors: Connectors) -> Self {
-        self.connectors = connectors;
+        self.binding = Binding::new(Arc::clone(&self.config), connectors);
         self
     }
 
@@ -130,16 +157,44 @@ impl ServeContext {
         &self.config
     }
 
+    fn system_rows<'a>(&'a self, session: &'a SessionInfo) -> SessionRows<'a> {
+        SessionRows { serve: self, session }
+    }
+
+    /// What is running now.
+    pub fn facts(&self) -> RuntimeFacts {
+        let sinks = self.binding.connectors().specs.iter().filter(|s| s.role == ConnectorRole::Sink);
+        RuntimeFacts {
+            jobs: self.db.job_facts(),
+            checkpoints: self.db.checkpoint_facts(),
+            splits: self.db.split_facts(),
+            sessions: self.sessions.facts(),
+            expression_errors: Vec::new(),
+            sink_connectors: sinks.map(|s| (s.name.to_owned(), s.delivery)).collect(),
+        }
+    }
+
+    /// Who is connected.
+    pub fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
+    }
+
     /// What binding a statement of `session` may know: the catalog of now.
     pub fn bind_context(&self, session: &SessionInfo) -> BindContext {
-        BindContext {
-            catalog: self.db.catalog(),
-            search_path: session.search_path.clone(),
-            system: Arc::clone(&self.system) as Arc<dyn SystemSchemas>,
-            connectors: Arc::clone(&self.connectors.specs),
-            functions: Arc::default(),
-            parameter_types: session.parameter_types.clone(),
-            connector_columns: Arc::clone(&self.connectors.columns),
-        }
+        self.binding.context(self.db.catalog(), session)
+    }
+}
+
+/// The system tables as one session sees them now.
+struct SessionRows<'a> {
+    serve: &'a ServeContext,
+    session: &'a SessionInfo,
+}
+
+impl snapshot::SystemRows for SessionRows<'_> {
+    fn rows(&self, schema: &str, name: &str, catalog: &CatalogSnapshot) -> Result<RecordBatch, ServeError> {
+        let facts = self.serve.facts();
+        let input = SystemInput { catalog, facts: &facts, session: self.session, config: &self.serve.config };
+        self.serve.binding.system().rows(schema, name, &input)
     }
 }

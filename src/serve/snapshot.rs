@@ -3,9 +3,9 @@
 use super::layout::RowLayout;
 use super::overlay::OverlayRows;
 use super::provider::RelationProvider;
-use super::system::SystemTables;
-use super::{Overlay, ServeError, SessionInfo};
+use super::{Overlay, ServeError};
 use crate::job::manager::Visible;
+use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::datasource::provider_as_source;
@@ -15,6 +15,12 @@ use std::sync::Arc;
 use weir_catalog::relation::RowKey;
 use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectState, SqlState};
 use weir_sql::binder::context::{RelationSource, SystemSource};
+
+/// Gives the rows of system tables.
+pub trait SystemRows {
+    /// The rows of a table, over `catalog`.
+    fn rows(&self, schema: &str, name: &str, catalog: &CatalogSnapshot) -> Result<RecordBatch, ServeError>;
+}
 
 /// What one query reads.
 pub struct QuerySnapshot {
@@ -30,15 +36,10 @@ impl QuerySnapshot {
     }
 
     /// Gives every scan of `plan`, also in subqueries, its rows.
-    pub fn resolve(
-        &self,
-        plan: LogicalPlan,
-        system: &SystemTables,
-        session: &SessionInfo,
-    ) -> Result<LogicalPlan, ServeError> {
+    pub fn resolve(&self, plan: LogicalPlan, system: &dyn SystemRows) -> Result<LogicalPlan, ServeError> {
         let resolved = plan.transform_up_with_subqueries(|node| {
             let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
-            let provider = match self.provider(&*scan.source, system, session)? {
+            let provider = match self.provider(&*scan.source, system)? {
                 Some(provider) => provider,
                 None => return Ok(Transformed::no(LogicalPlan::TableScan(scan))),
             };
@@ -51,14 +52,13 @@ impl QuerySnapshot {
     fn provider(
         &self,
         source: &dyn TableSource,
-        system: &SystemTables,
-        session: &SessionInfo,
+        system: &dyn SystemRows,
     ) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         if let Some(relation) = source.downcast_ref::<RelationSource>() {
             return Ok(Some(self.relation(relation)?));
         }
         if let Some(table) = source.downcast_ref::<SystemSource>() {
-            let rows = system.rows(&table.schema_name, &table.name, &self.catalog, session)?;
+            let rows = system.rows(&table.schema_name, &table.name, &self.catalog)?;
             let table = MemTable::try_new(Arc::clone(&table.schema), vec![vec![rows]])?;
             return Ok(Some(Arc::new(table)));
         }

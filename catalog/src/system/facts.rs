@@ -46,3 +46,39 @@ pub struct SplitFact {
     /// The offset of the newest durable checkpoint.
     pub offset: String,
 }
+
+/// One connection and what it is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionFact {
+    /// Its number.
+    pub pid: i32,
+    /// Who is connected.
+    pub user: String,
+    /// The client's name for itself.
+    pub application_name: String,
+    /// From where.
+    pub client: Option<String>,
+    /// `active`, `idle`, `idle in transaction`.
+    pub state: String,
+    /// The statement that runs, or ran last.
+    pub query: String,
+    /// When it connected, microseconds since 1970.
+    pub started_at_us: i64,
+}
+
+/// What is running, as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeFacts {
+    /// Streaming jobs.
+    pub jobs: Vec<JobFact>,
+    /// Checkpoints, oldest first.
+    pub checkpoints: Vec<CheckpointFact>,
+    /// Splits and offsets.
+    pub splits: Vec<SplitFact>,
+    /// Connections.
+    pub sessions: Vec<SessionFact>,
+    /// Rows of which an expression failed, by job.
+    pub expression_errors: Vec<(ObjectId, u64)>,
+    /// What each sink connector guarantees, by name.
+    pub sink_connectors: Vec<(String, crate::connector::Delivery)>,
+}

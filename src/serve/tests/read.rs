@@ -23,6 +23,14 @@ use weir_catalog::relation::{MaterializedView, OnConflict, Table};
 use weir_catalog::source::{FormatSpec, Source};
 use weir_catalog::{CatalogChange, Column, ObjectId, ObjectName};
 
+struct NoSystem;
+
+impl SystemRows for NoSystem {
+    fn rows(&self, schema: &str, name: &str, _: &CatalogSnapshot) -> Result<RecordBatch, ServeError> {
+        Err(ServeError::new(SqlState::UNDEFINED_TABLE, format!("{schema}.{name}")))
+    }
+}
+
 #[derive(Default)]
 struct MemoryState {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -166,7 +174,7 @@ impl Fixture {
             state: Arc::clone(&self.state) as Arc<dyn StateRead>,
         };
         let snapshot = QuerySnapshot::new(Arc::clone(&self.catalog), visible, overlay);
-        let plan = snapshot.resolve(plan, &SystemTables, &SessionInfo::default())?;
+        let plan = snapshot.resolve(plan, &NoSystem)?;
         let stream = self.engine.execute(plan, memory, CancellationToken::new(), None).await?;
         Ok(stream.try_collect().await?)
     }
@@ -299,9 +307,7 @@ async fn limits_hold() {
     let visible =
         Visible { epoch: Epoch(7), dml_position: 0, state: Arc::clone(&fixture.state) as Arc<dyn StateRead> };
     let snapshot = QuerySnapshot::new(Arc::clone(&fixture.catalog), visible, None);
-    let plan = snapshot
-        .resolve(endless.build().expect("a plan"), &SystemTables, &SessionInfo::default())
-        .expect("resolved");
+    let plan = snapshot.resolve(endless.build().expect("a plan"), &NoSystem).expect("resolved");
     assert!(plan.exists(|n| Ok(matches!(n, LogicalPlan::TableScan(_)))).expect("walked"));
     let cancel = CancellationToken::new();
     let timeout = Some(Duration::from_millis(200));

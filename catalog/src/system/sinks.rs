@@ -1,0 +1,57 @@
+//! Sinks: what they deliver, where, and what they guarantee.
+
+use super::{ColumnType, Row, SystemTable, Value};
+use crate::connector::Delivery;
+use crate::object::ObjectBody;
+use crate::sink::SinkType;
+use crate::snapshot::CatalogSnapshot;
+use crate::system::facts::RuntimeFacts;
+
+/// `weir_catalog.sinks`
+pub const TABLE: SystemTable = SystemTable {
+    name: "sinks",
+    columns: &[
+        ("id", ColumnType::Oid),
+        ("schema", ColumnType::Text),
+        ("name", ColumnType::Text),
+        ("connector", ColumnType::Text),
+        ("type", ColumnType::Text),
+        ("delivery", ColumnType::Text),
+        ("primary_key", ColumnType::TextArray),
+    ],
+    rows,
+};
+
+fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
+    let sinks = catalog.objects().filter_map(|object| match &object.body {
+        ObjectBody::Sink(sink) => Some((object, sink)),
+        _ => None,
+    });
+    sinks
+        .map(|(object, sink)| {
+            let sink_type = match sink.sink_type {
+                SinkType::AppendOnly => "append-only",
+                SinkType::Upsert => "upsert",
+                SinkType::Debezium => "debezium",
+            };
+            let spec = facts.sink_connectors.iter().find(|(name, _)| *name == sink.connector);
+            let delivery = spec.map(|(_, delivery)| match delivery {
+                Delivery::ExactlyOnce => "exactly once",
+                Delivery::AtLeastOnce => "at least once",
+            });
+            let key = match &sink.primary_key {
+                Some(key) => Value::Texts(key.iter().map(|c| sink.columns[*c].name.clone()).collect()),
+                None => Value::Null,
+            };
+            vec![
+                object.id.0.into(),
+                object.name.schema.as_str().into(),
+                object.name.name.as_str().into(),
+                sink.connector.as_str().into(),
+                sink_type.into(),
+                delivery.into(),
+                key,
+            ]
+        })
+        .collect()
+}

@@ -1,0 +1,69 @@
+//! Every system table gives rows of its own width.
+
+use super::*;
+use crate::object::{Object, ObjectBody, ObjectState};
+use crate::relation::{MaterializedView, RowKey};
+use crate::system::facts::{CheckpointFact, JobFact, SplitFact};
+use crate::{CatalogChange, Column, ObjectName};
+
+fn catalog() -> CatalogSnapshot {
+    let empty = CatalogSnapshot::default();
+    let column = Column {
+        name: "a".into(),
+        data_type: arrow_schema::DataType::Int32,
+        sql_type: "integer".into(),
+        nullable: false,
+        default: None,
+    };
+    let object = Object {
+        id: empty.next_id,
+        name: ObjectName::new("public", "v"),
+        body: ObjectBody::MaterializedView(MaterializedView {
+            columns: vec![column],
+            key: RowKey::Columns(vec![0]),
+            append_only: true,
+            query: "SELECT 1 AS a".into(),
+            inputs: vec![],
+        }),
+        state: ObjectState::Creating,
+        definition: "CREATE MATERIALIZED VIEW v AS SELECT 1 AS a".into(),
+        comment: None,
+    };
+    empty.apply(&CatalogChange::Create(object)).expect("valid")
+}
+
+#[test]
+fn rows_are_as_wide_as_their_table() {
+    let catalog = catalog();
+    let id = catalog.objects().next().expect("one").id;
+    let facts = RuntimeFacts {
+        jobs: vec![JobFact {
+            id,
+            status: "creating".into(),
+            backfilled_rows: 25,
+            backfill_total_rows: Some(50),
+            actors: 2,
+        }],
+        checkpoints: vec![CheckpointFact {
+            epoch: 9,
+            triggered_at_us: 1,
+            status: "completed".into(),
+            duration_us: 1500,
+            total_bytes: 10,
+            new_bytes: 5,
+            reason: None,
+        }],
+        splits: vec![SplitFact { source: id, split: "0".into(), offset: "7".into() }],
+        ..RuntimeFacts::default()
+    };
+    for table in TABLES {
+        for row in (table.rows)(&catalog, &facts) {
+            assert_eq!(row.len(), table.columns.len(), "{}", table.name);
+        }
+    }
+    let progress = (ddl_progress::TABLE.rows)(&catalog, &facts);
+    assert_eq!(progress[0][5], Value::from("50.0%"));
+    let relations = (relations::TABLE.rows)(&catalog, &facts);
+    assert_eq!(relations[0][6], Value::Texts(vec!["a".into()]));
+    assert_eq!((checkpoints::TABLE.rows)(&catalog, &facts)[0][3], Value::Float(1.5));
+}
