@@ -1,0 +1,214 @@
+//! Literals and operands typed as PostgreSQL types them.
+//!
+//! DataFusion reads every integer as a bigint and lets text and numbers meet in text. In
+//! PostgreSQL an integer literal is an `integer` if it fits, a quoted literal next to something of
+//! a known type takes that type, and an operator on text and a number does not exist.
+
+use super::report;
+use crate::functions::{error::external, type_name};
+use arrow::datatypes::DataType;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchema, Result, ScalarValue};
+use datafusion_expr::expr::{Case, Cast, InList, ScalarFunction};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
+use datafusion_optimizer::AnalyzerRule;
+
+/// Runs before DataFusion's coercion.
+#[derive(Debug)]
+pub(super) struct LiteralTypes;
+
+impl AnalyzerRule for LiteralTypes {
+    fn name(&self) -> &str {
+        "literal_types"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(retype_node)?.data)
+    }
+}
+
+fn retype_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        // A limit is a bigint in PostgreSQL too, and DataFusion wants it to be a literal.
+        LogicalPlan::Limit(_) => Ok(Transformed::no(plan)),
+        LogicalPlan::Values(values) => {
+            let rows = values.values.into_iter().map(|row| {
+                row.into_iter().map(|expr| retype(expr, &DFSchema::empty())).collect::<Result<Vec<_>>>()
+            });
+            let rows = unknown_to_known(rows.collect::<Result<Vec<_>>>()?)?;
+            Ok(Transformed::yes(LogicalPlanBuilder::values(rows)?.build()?))
+        }
+        plan => {
+            let schema = input_schema(&plan)?;
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(Transformed::yes(name.restore(retype(expr, &schema)?)))
+            })?
+            .map_data(|plan| plan.recompute_schema())
+        }
+    }
+}
+
+/// In a column of VALUES, quoted literals take the type of the others.
+fn unknown_to_known(mut rows: Vec<Vec<Expr>>) -> Result<Vec<Vec<Expr>>> {
+    let arity = rows.first().map_or(0, Vec::len);
+    for column in 0..arity {
+        let mut known = None;
+        for row in &rows {
+            match row.get(column).map(|e| (is_unknown(e), e.get_type(&DFSchema::empty()))) {
+                Some((false, Ok(data_type))) if data_type != DataType::Null => known = Some(data_type),
+                _ => {}
+            }
+        }
+        let Some(known) = known.filter(|k| !is_string(k)) else { continue };
+        for expr in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+            if is_unknown(expr) {
+                *expr = cast(std::mem::take(expr), &known);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    Ok(schema)
+}
+
+/// An expression and all in it.
+pub(super) fn retype(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(expr.transform_up(|expr| retype_one(expr, schema).map(Transformed::yes))?.data)
+}
+
+fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => Ok(match i32::try_from(value) {
+            Ok(value) => Expr::Literal(ScalarValue::Int32(Some(value)), metadata),
+            Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
+        }),
+        Expr::Literal(ScalarValue::UInt64(Some(value)), metadata) => {
+            Ok(Expr::Literal(ScalarValue::Decimal128(Some(i128::from(value)), 20, 0), metadata))
+        }
+        Expr::BinaryExpr(binary) => retype_binary(binary, schema),
+        Expr::Between(between) => {
+            let known = known_type(&between.expr, schema);
+            Ok(Expr::Between(Between {
+                low: Box::new(adopt(*between.low, known.as_ref())),
+                high: Box::new(adopt(*between.high, known.as_ref())),
+                ..between
+            }))
+        }
+        Expr::InList(list) => {
+            let known = known_type(&list.expr, schema);
+            let items = list.list.into_iter().map(|item| adopt(item, known.as_ref())).collect();
+            Ok(Expr::InList(InList { list: items, ..list }))
+        }
+        Expr::Case(case) => Ok(Expr::Case(retype_case(case, schema))),
+        Expr::ScalarFunction(call) if takes_common_type(call.func.name()) => {
+            let known = call.args.iter().find_map(|arg| known_type(arg, schema));
+            let args = call.args.into_iter().map(|arg| adopt(arg, known.as_ref())).collect();
+            Ok(Expr::ScalarFunction(ScalarFunction { args, ..call }))
+        }
+        other => Ok(other),
+    }
+}
+
+fn takes_common_type(function: &str) -> bool {
+    matches!(function, "coalesce" | "nullif" | "greatest" | "least")
+}
+
+fn retype_case(mut case: Case, schema: &DFSchema) -> Case {
+    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let known = results.into_iter().find_map(|result| known_type(result, schema));
+    let operand = case.expr.as_ref().and_then(|operand| known_type(operand, schema));
+    for (when, then) in &mut case.when_then_expr {
+        **then = adopt(std::mem::take(then.as_mut()), known.as_ref());
+        **when = adopt(std::mem::take(when.as_mut()), operand.as_ref());
+    }
+    if let Some(otherwise) = &mut case.else_expr {
+        **otherwise = adopt(std::mem::take(otherwise.as_mut()), known.as_ref());
+    }
+    case
+}
+
+fn retype_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+    let BinaryExpr { mut left, op, mut right } = binary;
+    if adopts(op) {
+        match (is_unknown(&left), is_unknown(&right)) {
+            (true, false) => *left = adopt_operand(*left, op, known_type(&right, schema)),
+            (false, true) => *right = adopt_operand(*right, op, known_type(&left, schema)),
+            _ => {}
+        }
+    }
+    if let (Ok(l), Ok(r)) = (left.get_type(schema), right.get_type(schema)) {
+        let mixed =
+            is_comparison(op) && is_string(&l) != is_string(&r) && l != DataType::Null && r != DataType::Null;
+        if mixed || BinaryTypeCoercer::new(&l, &op, &r).get_input_types().is_err() {
+            let error = report::no_operator(&type_name(&l), &op.to_string(), &type_name(&r));
+            return Err(external(error));
+        }
+    }
+    Ok(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+}
+
+fn is_comparison(op: Operator) -> bool {
+    op.supports_propagation()
+        || matches!(op, Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+}
+
+fn adopts(op: Operator) -> bool {
+    let arithmetic = matches!(
+        op,
+        Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo
+    );
+    arithmetic || is_comparison(op)
+}
+
+/// A quoted literal as an operand takes the other's type. Next to a date or time, `+` and `-` mean
+/// an interval, unless it is the minus of two of them.
+fn adopt_operand(literal: Expr, op: Operator, other: Option<DataType>) -> Expr {
+    let temporal = matches!(other, Some(DataType::Timestamp(..) | DataType::Time64(_)));
+    match op {
+        Operator::Plus if temporal => {
+            cast(literal, &DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano))
+        }
+        _ => adopt(literal, other.as_ref()),
+    }
+}
+
+/// A quoted literal takes a known type that is not text.
+fn adopt(expr: Expr, known: Option<&DataType>) -> Expr {
+    match known {
+        Some(known) if is_unknown(&expr) && !is_string(known) => cast(expr, known),
+        _ => expr,
+    }
+}
+
+fn cast(expr: Expr, to: &DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), to.clone()))
+}
+
+/// Whether PostgreSQL would say that it is of type unknown: a quoted literal.
+pub(super) fn is_unknown(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
+}
+
+/// The type of an expression that is neither a quoted literal nor NULL.
+fn known_type(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    if is_unknown(expr) {
+        return None;
+    }
+    expr.get_type(schema).ok().filter(|t| *t != DataType::Null)
+}
+
+fn is_string(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}

@@ -1,0 +1,43 @@
+//! The rules that a bound plan goes through: PostgreSQL's typing of literals, coercion, and
+//! optimizer rules, fewer of them where the plan is to run as a stream.
+
+use super::literals::LiteralTypes;
+use crate::functions;
+use crate::plan::optimize as streaming;
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
+use datafusion_expr::LogicalPlan;
+use datafusion_optimizer::analyzer::{Analyzer, AnalyzerRule};
+use datafusion_optimizer::optimizer::{Optimizer, OptimizerContext};
+use std::sync::Arc;
+
+/// DataFusion's settings as binding wants them.
+pub fn config() -> ConfigOptions {
+    let mut config = streaming::planning_options();
+    config.sql_parser.collect_spans = true;
+    config.execution.time_zone = Some(super::types::UTC.to_owned());
+    config.optimizer.skip_failed_rules = false;
+    config
+}
+
+/// Types literals and operands. A plan must be analyzed before it is optimized or lowered.
+pub fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(LiteralTypes)];
+    rules.extend(functions::analyzer_rules());
+    Analyzer::with_rules(rules).execute_and_check(plan, &config(), |_, _| {})
+}
+
+/// Optimizes an analyzed plan: with all of DataFusion's rules for a batch, with those that keep a
+/// plan fit for streams otherwise. No clock is read: `now()` stays a call.
+pub fn optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
+    if streaming {
+        return streaming::optimize(plan, &config());
+    }
+    let context = OptimizerContext::new_with_config_options(Arc::new(config()));
+    Optimizer::new().optimize(plan, &context.without_query_execution_start_time(), |_, _| {})
+}
+
+/// [`analyze`], then [`optimize`].
+pub fn analyze_and_optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
+    optimize(analyze(plan)?, streaming)
+}

@@ -1,0 +1,140 @@
+//! Statements bound over a small catalog: what comes out, and what is refused how.
+
+use super::fixture::*;
+use super::*;
+use crate::plan::PlanOp;
+use weir_catalog::relation::{OnConflict, RowKey};
+use weir_catalog::{CatalogChange, ObjectBody, SqlState};
+
+#[test]
+fn select_gets_postgres_names_and_types() {
+    let mut db = Db::new();
+    db.run("create table t (a int, b bigint, s text, p numeric(10,2))");
+    for (sql, columns) in [
+        ("select 1", "?column? integer"),
+        (
+            "select 3000000000, 1.5, 'x', null",
+            "?column? bigint, ?column? numeric(2,1), ?column? text, ?column? text",
+        ),
+        ("select a + 1, a, b from t", "?column? integer, a integer, b bigint"),
+        ("select count(*), sum(a), sum(b) from t", "count bigint, sum bigint, sum numeric(38,0)"),
+        (
+            "select a::bigint, upper(s), case when a > 1 then 2 end from t",
+            "a bigint, upper text, case integer",
+        ),
+        ("select * from t where b = '5'", "a integer, b bigint, s text, p numeric(10,2)"),
+        ("select *, a from t", "a integer, b bigint, s text, p numeric(10,2), a integer"),
+        ("select x.count from (select count(*) from t) x", "count bigint"),
+        (
+            "select coalesce(a, 0) as c, sum(case when a > 0 then 1 else 0 end) from t group by a",
+            "c integer, sum bigint",
+        ),
+        ("values (1, 'a'), (2, 'b')", "column1 integer, column2 text"),
+        ("select a as x, b as x from t", "x integer, x bigint"),
+        ("select t.a, u.a from t, t u", "a integer, a integer"),
+        ("select exists (select 1 from t), date '2024-01-01'", "exists boolean, date date"),
+        ("select a from t union all select b from t", "a bigint"),
+        ("select pg_catalog.upper(s collate pg_catalog.default) from t", "upper text"),
+        ("select a from t order by a fetch first 2 rows only", "a integer"),
+    ] {
+        assert_eq!(db.columns(sql), columns, "{sql}");
+    }
+}
+
+#[test]
+fn unknown_names_are_said_with_position_and_hint() {
+    let mut db = Db::new();
+    db.run("create table auction (id int, seller int)");
+    let cases: &[(&str, &str, &str, Option<usize>, Option<&str>)] = &[
+        (
+            "select selle from auction",
+            "42703",
+            "column \"selle\" does not exist",
+            Some(8),
+            Some("Perhaps you meant to reference the column \"auction.seller\"."),
+        ),
+        (
+            "select 1; select x.id from auction a",
+            "42P01",
+            "missing FROM-clause entry for table \"x\"",
+            Some(18),
+            None,
+        ),
+        (
+            "select a.idd from auction a",
+            "42703",
+            "column a.idd does not exist",
+            Some(8),
+            Some("Perhaps you meant to reference the column \"a.id\"."),
+        ),
+        (
+            "select * from auctions",
+            "42P01",
+            "relation \"auctions\" does not exist",
+            Some(15),
+            Some("Perhaps you meant the relation \"auction\"."),
+        ),
+        (
+            "select id from auction a, auction b",
+            "42702",
+            "column reference \"id\" is ambiguous",
+            Some(8),
+            None,
+        ),
+        (
+            "select frobnicate(id, 'x') from auction",
+            "42883",
+            "function frobnicate(integer, text) does not exist",
+            None,
+            Some(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            ),
+        ),
+        (
+            "select id + true from auction",
+            "42883",
+            "operator does not exist: integer + boolean",
+            None,
+            Some(
+                "No operator matches the given name and argument types. You might need to add explicit type casts.",
+            ),
+        ),
+        (
+            "select 'a'::text = id from auction",
+            "42883",
+            "operator does not exist: text = integer",
+            None,
+            Some(
+                "No operator matches the given name and argument types. You might need to add explicit type casts.",
+            ),
+        ),
+        (
+            "select id, count(*) from auction",
+            "42803",
+            "column \"auction.id\" must appear in the GROUP BY clause or be used in an aggregate function",
+            None,
+            None,
+        ),
+        (
+            "select id from auction where count(*) > 1",
+            "42803",
+            "aggregate functions are not allowed in WHERE",
+            None,
+            None,
+        ),
+        (
+            "select * from auction, auction",
+            "42712",
+            "table name \"auction\" specified more than once",
+            None,
+            Some("Give each a name of its own with AS."),
+        ),
+    ];
+    for (sql, state, message, position, hint) in cases {
+        let e = db.error(sql);
+        assert_eq!((e.state.0, e.message.as_str(), e.hint.as_deref()), (*state, *message, *hint), "{sql}");
+        if position.is_some() {
+            assert_eq!(e.position, *position, "{sql}");
+        }
+    }
+}
