@@ -66,6 +66,8 @@ pub struct CheckpointContents {
     pub offsets: Vec<(OffsetKey, Offset)>,
     /// What sinks promised and is not yet known to be committed.
     pub handles: Vec<CommitHandle>,
+    /// Jobs whose whole state it holds: those that run and have caught up.
+    pub jobs: Vec<JobId>,
 }
 
 /// What the store did with a checkpoint.
@@ -81,7 +83,13 @@ pub struct StoredCheckpoint {
 pub trait EpochStore: Send {
     /// Applies `runs`, publishes the epoch ([`Message::Visible`]) and, with `contents`, makes the
     /// checkpoint ([`Message::Durable`] or [`Message::CheckpointFailed`]).
-    fn submit(&mut self, epoch: Epoch, runs: Vec<WriteRun>, contents: Option<CheckpointContents>);
+    fn submit(
+        &mut self,
+        epoch: Epoch,
+        dml_position: u64,
+        runs: Vec<WriteRun>,
+        contents: Option<CheckpointContents>,
+    );
     /// A checkpoint is complete: sinks may commit what it promised.
     fn complete(&mut self, contents: &CheckpointContents);
 }
@@ -135,6 +143,18 @@ pub struct Shown {
     pub offsets: Mutex<Vec<(OffsetKey, Offset)>>,
 }
 
+impl Shown {
+    /// With `visible` to begin with.
+    pub fn new(visible: Visible) -> Self {
+        Self {
+            visible: watch::Sender::new(visible),
+            filling: watch::Sender::new(HashMap::new()),
+            history: Mutex::default(),
+            offsets: Mutex::default(),
+        }
+    }
+}
+
 /// What a coordinator starts with.
 pub struct Start {
     /// Settings of the database.
@@ -166,6 +186,8 @@ struct InFlight {
     waiting: BTreeSet<ActorId>,
     sealed: Sealed,
     triggered_us: i64,
+    /// The jobs that go on after its barrier.
+    jobs: Arc<BTreeSet<JobId>>,
     filling: HashMap<JobId, Filling>,
     mutation_done: Option<oneshot::Sender<Result<Epoch, String>>>,
 }
@@ -183,6 +205,7 @@ pub struct Coordinator {
 
     decider: Decider,
     actors: BTreeSet<ActorId>,
+    jobs: Arc<BTreeSet<JobId>>,
     roots: BTreeMap<ActorId, Inject>,
     mutations: VecDeque<MutationRequest>,
     in_flight: VecDeque<InFlight>,
@@ -205,6 +228,7 @@ impl Coordinator {
             restart: Some(restart),
             decider: Decider::new(start.settings.clone(), start.last_epoch, now_us),
             actors: BTreeSet::new(),
+            jobs: Arc::default(),
             roots: BTreeMap::new(),
             mutations: VecDeque::new(),
             in_flight: VecDeque::new(),
@@ -236,6 +260,10 @@ impl Coordinator {
     }
 
     fn receive(&mut self, message: Message) -> Vec<Event> {
+        if self.restart.is_none() {
+            refuse(message);
+            return Vec::new();
+        }
         match message {
             Message::Report(report) => self.report(report).into_iter().map(Event::Sealed).collect(),
             Message::Failed(reason) => vec![Event::ActorFailed(reason)],
@@ -323,6 +351,9 @@ impl Coordinator {
             self.actors.extend(&request.added);
             self.roots.extend(request.roots);
             self.filling.extend(&request.filling);
+            let jobs = Arc::make_mut(&mut self.jobs);
+            jobs.extend(&request.mutation.added);
+            jobs.retain(|job| !request.mutation.removed.contains(job));
             filling_changed = (!request.filling.is_empty()).then_some(Event::Backfilling(true));
             removed = request.removed;
             mutation_done = Some(request.done);
@@ -344,6 +375,7 @@ impl Coordinator {
             waiting,
             sealed: Sealed::default(),
             triggered_us: now_us,
+            jobs: self.jobs.clone(),
             filling: HashMap::new(),
             mutation_done,
         });
@@ -378,11 +410,13 @@ impl Coordinator {
             now_us: flight.barrier.now_us,
             offsets: sealed.offsets,
             handles: self.uncommitted.clone(),
+            jobs: flight.jobs.iter().filter(|job| !self.filling.contains(job)).copied().collect(),
         });
         if let Some(contents) = &contents {
             self.storing.insert(epoch, (contents.clone(), flight.triggered_us));
         }
-        self.start.store.submit(epoch, sealed.runs, contents);
+        let dml_position = flight.barrier.dml_position;
+        self.start.store.submit(epoch, dml_position, sealed.runs, contents);
     }
 
     fn visible(&mut self, epoch: Epoch, state: Arc<dyn StateRead>) {
@@ -471,6 +505,16 @@ impl Coordinator {
 /// A poisoned lock holds plain data that is whole after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// After it gave up nobody is kept waiting.
+fn refuse(message: Message) {
+    let reason = || Err("the dataflow is restarting".to_owned());
+    let _ = match message {
+        Message::Tick(answer) | Message::Checkpoint(answer) => answer.send(reason()),
+        Message::Mutate(request) => request.done.send(reason()),
+        _ => return,
+    };
 }
 
 fn answer(waiters: &mut Vec<Waiter>, epoch: Epoch) {

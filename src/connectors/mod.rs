@@ -19,6 +19,7 @@ pub mod options;
 pub mod pace;
 pub mod registry;
 pub mod retry;
+pub mod dead_letter;
 pub mod sink;
 pub mod sink_log;
 pub mod source;

@@ -173,3 +173,7 @@ impl Actor {
         self.shared.events.reported(ActorReport { actor: self.id, epoch: barrier.epoch, sealed });
     }
 }
+
+#[cfg(test)]
+#[path = "tests/actor.rs"]
+mod tests;

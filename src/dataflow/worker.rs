@@ -31,7 +31,7 @@ struct WorkerShared {
 /// A handle to a worker thread. Dropping it stops the thread and its actors where they are.
 pub struct Worker {
     shared: Arc<WorkerShared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Worker {
@@ -48,7 +48,7 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name(format!("weir-worker-{index}"))
             .spawn(move || run(&of_thread, &*events))?;
-        Ok(Worker { shared, thread: Some(thread) })
+        Ok(Worker { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// A signal for an actor that will run here.
@@ -60,6 +60,18 @@ impl Worker {
     pub fn add(&self, actor: Actor) {
         self.shared.arriving.lock().push(actor);
         self.shared.signal.notify();
+    }
+
+    /// Stops the thread and its actors where they are.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.signal.notify();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("worker panicked");
+        }
     }
 
     /// Bytes that its actors' operators hold, as of the last look.
@@ -76,13 +88,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.signal.notify();
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 

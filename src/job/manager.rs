@@ -1,22 +1,25 @@
-//! The database's dataflow as the session sees it: create, drop, wait, read.
+//! The database as the session sees it: create, drop, wait, read.
+//!
+//! What outlives a failure of the dataflow is here: the catalog and its log, the DML log, the
+//! newest visible epoch. The dataflow itself is an incarnation ([`super::incarnation`]) that
+//! [`super::restart`] replaces when it fails.
 
+pub use super::committers::DeliveryStatus;
+pub use crate::operators::source::SourceCounts;
+use super::incarnation::{Incarnation, Lasting};
+use super::running::JobSpec;
+use crate::checkpoint::coordinator::Message;
+pub use crate::checkpoint::coordinator::Visible;
 use crate::dml::log::DmlLog;
-use crate::state::store::StateRead;
 use crate::stream::Epoch;
 use std::sync::Arc;
-use weir_catalog::{CatalogChange, CatalogSnapshot, ClientError, SqlState};
-use weir_sql::binder::Create;
-
-/// What a reader sees: one epoch of everything.
-#[derive(Clone)]
-pub struct Visible {
-    /// The epoch.
-    pub epoch: Epoch,
-    /// The DML position that it holds.
-    pub dml_position: u64,
-    /// The rows of tables, views and indexes as of the epoch.
-    pub state: Arc<dyn StateRead>,
-}
+use tokio_util::sync::CancellationToken;
+use weir_catalog::system::facts::{CheckpointFact, JobFact, SplitFact};
+use weir_catalog::{
+    CatalogChange, CatalogSnapshot, ClientError, JobId, Object, ObjectId, ObjectState, SqlState,
+};
+use weir_sql::binder::{BindContext, Create};
+use weir_sql::plan::StreamPlan;
 
 /// What creating or changing a job can fail of.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -30,6 +33,59 @@ pub struct JobError {
     pub hint: Option<String>,
 }
 
+impl JobError {
+    fn new(state: SqlState, message: impl Into<String>) -> Self {
+        Self { state, message: message.into(), hint: None }
+    }
+
+    /// Something that never should be.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(SqlState::INTERNAL_ERROR, message)
+    }
+
+    /// More than Weir can do.
+    pub fn limit(message: impl Into<String>) -> Self {
+        Self::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+    }
+
+    /// A file could not be read or written.
+    pub fn io(what: &str, error: &std::io::Error) -> Self {
+        let full = error.kind() == std::io::ErrorKind::StorageFull;
+        let state = if full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+        Self::new(state, format!("could not {what}: {error}"))
+    }
+
+    /// Another area's error.
+    pub fn from_client(error: impl ClientError) -> Self {
+        Self { state: error.sql_state(), hint: error.hint(), message: error.to_string() }
+    }
+
+    /// A checkpoint could not be read or written.
+    pub fn from_checkpoint(error: std::io::Error) -> Self {
+        Self::io("read the checkpoints", &error)
+    }
+
+    /// An operator can't be built.
+    pub fn from_operator(error: crate::dataflow::OperatorError) -> Self {
+        Self::internal(error.to_string())
+    }
+
+    /// State could not be read or written.
+    pub fn from_state(error: crate::state::StateError) -> Self {
+        Self::new(SqlState::IO_ERROR, error.to_string())
+    }
+
+    /// The dataflow is restarting or failed meanwhile.
+    pub fn interrupted(reason: &str) -> Self {
+        let mut error = Self::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("the dataflow was interrupted: {reason}"),
+        );
+        error.hint = Some("It restarts from its last checkpoint by itself; try again.".to_owned());
+        error
+    }
+}
+
 impl ClientError for JobError {
     fn sql_state(&self) -> SqlState {
         self.state
@@ -39,83 +95,293 @@ impl ClientError for JobError {
     }
 }
 
+/// Binds over a catalog: what `serve` provides, for planning stored queries at a start.
+pub type Binding = Arc<dyn Fn(Arc<CatalogSnapshot>) -> BindContext + Send + Sync>;
+
 /// One database: its catalog, its dataflow, its state. Cheap to share.
-pub struct Database {}
+pub struct Database {
+    lasting: Arc<Lasting>,
+}
 
 impl Database {
+    /// Opens the database in the data directory of `config`, or makes it. Returns when its first
+    /// epoch is visible: acknowledged DML is replayed before anything can be read.
+    pub async fn open(config: Arc<crate::config::Config>, binding: Binding) -> Result<Arc<Database>, JobError> {
+        let lasting = tokio::task::spawn_blocking(move || Lasting::open(config, binding))
+            .await
+            .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
+        super::restart::start(&lasting).await?;
+        Ok(Arc::new(Database { lasting }))
+    }
+
     /// The catalog now.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
-        unimplemented!()
+        self.lasting.catalog()
     }
 
     /// The newest visible epoch.
     pub fn visible(&self) -> Visible {
-        unimplemented!()
+        self.lasting.shown.visible.borrow().clone()
     }
 
     /// Creates an object; returns when it is caught up and logged `Created`. Dropping the future
     /// before that cancels it and leaves nothing behind.
-    pub async fn create(&self, _create: Create) -> Result<(), JobError> {
-        unimplemented!()
+    pub async fn create(&self, create: Create) -> Result<(), JobError> {
+        let cancel = CancellationToken::new();
+        let _cancel_when_dropped = cancel.clone().drop_guard();
+        let lasting = Arc::clone(&self.lasting);
+        // A task of its own, so that what it began is undone even if nobody waits any more.
+        let task = tokio::spawn(async move { create_object(&lasting, create, &cancel).await });
+        task.await.map_err(|e| JobError::internal(format!("create failed: {e}")))?
     }
 
     /// Applies catalog changes that start no job; jobs of dropped objects end.
-    pub async fn change(&self, _changes: Vec<CatalogChange>) -> Result<(), JobError> {
-        unimplemented!()
+    pub async fn change(&self, changes: Vec<CatalogChange>) -> Result<(), JobError> {
+        let lasting = Arc::clone(&self.lasting);
+        let task = tokio::spawn(async move {
+            let dropped = {
+                let _ddl = lasting.ddl_lock.lock().await;
+                let before = lasting.catalog();
+                let dropped = dropped_jobs(&before, &changes)?;
+                lasting.log_changes(&changes)?;
+                dropped
+            };
+            for change in &changes {
+                if let CatalogChange::Set(..) = change {
+                    lasting.settings_changed();
+                }
+            }
+            end_jobs(&lasting, &dropped).await
+        });
+        task.await.map_err(|e| JobError::internal(format!("change failed: {e}")))?
     }
 
     /// Hastens a tick; returns when everything acknowledged before is visible.
     pub async fn flush(&self) -> Result<Epoch, JobError> {
-        unimplemented!()
+        self.ask(Message::Tick).await
     }
 
     /// Takes a checkpoint; returns when it is durable.
     pub async fn checkpoint(&self) -> Result<Epoch, JobError> {
-        unimplemented!()
+        self.ask(Message::Checkpoint).await
+    }
+
+    async fn ask(
+        &self,
+        message: impl FnOnce(tokio::sync::oneshot::Sender<Result<Epoch, String>>) -> Message,
+    ) -> Result<Epoch, JobError> {
+        let incarnation = self.lasting.incarnation()?;
+        incarnation.running.coordinator().ask(message).await.map_err(|e| JobError::interrupted(&e))
     }
 
     /// Returns when the DML position is visible, hastening a tick. `visible()` then shows it.
-    pub async fn wait_visible(&self, _dml_position: u64) -> Result<(), JobError> {
-        unimplemented!()
+    pub async fn wait_visible(&self, dml_position: u64) -> Result<(), JobError> {
+        let mut visible = self.lasting.shown.visible.subscribe();
+        if visible.borrow().dml_position >= dml_position {
+            return Ok(());
+        }
+        // A restart loses the tick that was asked for, not the position: it is replayed.
+        let asked = self.flush().await;
+        let reached = visible.wait_for(|v| v.dml_position >= dml_position);
+        match tokio::time::timeout(std::time::Duration::from_secs(60), reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(asked.err().unwrap_or_else(|| JobError::internal("a logged change did not become visible"))),
+        }
     }
 
     /// The DML log. Hold [`Database::dml_lock`] from the first check to the append.
     pub fn dml(&self) -> &Arc<DmlLog> {
-        unimplemented!()
+        &self.lasting.dml
     }
 
     /// Makes DML run one at a time.
     pub fn dml_lock(&self) -> &tokio::sync::Mutex<()> {
-        unimplemented!()
+        &self.lasting.dml_lock
     }
 
     /// Restarts the dataflow from its last checkpoint.
     pub async fn recover(&self) -> Result<(), JobError> {
-        unimplemented!()
+        super::restart::restart(&self.lasting, "RECOVER was asked for").await
     }
 
     /// A clean end: a last checkpoint, then everything stops.
     pub async fn shutdown(&self) -> Result<(), JobError> {
-        unimplemented!()
+        let last = self.checkpoint().await;
+        let lasting = Arc::clone(&self.lasting);
+        let ended = tokio::task::spawn_blocking(move || lasting.stop()).await;
+        ended.map_err(|e| JobError::internal(format!("shutdown failed: {e}")))?;
+        last.map(drop)
     }
 
     /// Jobs as they run now.
-    pub fn job_facts(&self) -> Vec<weir_catalog::system::facts::JobFact> {
-        unimplemented!()
+    pub fn job_facts(&self) -> Vec<JobFact> {
+        let restarting = |object: &Arc<Object>| JobFact {
+            id: object.id,
+            status: "restarting".to_owned(),
+            backfilled_rows: 0,
+            backfill_total_rows: None,
+            actors: 0,
+        };
+        match self.lasting.incarnation() {
+            Ok(incarnation) => incarnation.running.job_facts(),
+            Err(_) => self.catalog().objects().filter(|o| o.has_job()).map(restarting).collect(),
+        }
     }
 
     /// The last few hundred checkpoints, oldest first.
-    pub fn checkpoint_facts(&self) -> Vec<weir_catalog::system::facts::CheckpointFact> {
-        unimplemented!()
+    pub fn checkpoint_facts(&self) -> Vec<CheckpointFact> {
+        let history = self.lasting.shown.history.lock();
+        history.unwrap_or_else(std::sync::PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// Splits and their durable offsets.
-    pub fn split_facts(&self) -> Vec<weir_catalog::system::facts::SplitFact> {
-        unimplemented!()
+    pub fn split_facts(&self) -> Vec<SplitFact> {
+        let offsets = self.lasting.shown.offsets.lock();
+        let offsets = offsets.unwrap_or_else(std::sync::PoisonError::into_inner);
+        offsets
+            .iter()
+            .filter(|(key, _)| key.scan == 0)
+            .map(|(key, offset)| SplitFact {
+                source: key.reader,
+                split: key.split.clone(),
+                offset: offset.0.clone(),
+            })
+            .collect()
     }
 
-    /// Rows that could not be decoded are in `weir_catalog.dead_letters`, a relation of this id.
-    pub fn is_ready(&self) -> bool {
-        unimplemented!()
+    /// Rows of which an expression failed, by job, since the last start.
+    pub fn expression_errors(&self) -> Vec<(JobId, u64)> {
+        self.lasting.incarnation().map(|i| i.running.expression_errors()).unwrap_or_default()
     }
+
+    /// What was read of each source since the dataflow started.
+    pub fn source_counts(&self) -> Vec<(ObjectId, SourceCounts)> {
+        self.lasting.incarnation().map(|i| i.running.source_counts()).unwrap_or_default()
+    }
+
+    /// What each sink's delivery is doing.
+    pub fn delivery_status(&self) -> std::collections::BTreeMap<ObjectId, DeliveryStatus> {
+        self.lasting.incarnation().map(|i| i.committers.status()).unwrap_or_default()
+    }
+
+    /// Whether the dataflow runs. While it does not, SELECT shows the last visible epoch.
+    pub fn is_ready(&self) -> bool {
+        self.lasting.incarnation().is_ok()
+    }
+}
+
+/// The jobs that `changes` end. Refuses to drop what is still being created.
+fn dropped_jobs(before: &CatalogSnapshot, changes: &[CatalogChange]) -> Result<Vec<Arc<Object>>, JobError> {
+    let mut dropped = Vec::new();
+    for change in changes {
+        let CatalogChange::Drop(id) = change else { continue };
+        let Some(object) = before.by_id(*id) else { continue };
+        if object.state == ObjectState::Creating {
+            return Err(JobError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("{} \"{}\" is still being created", object.kind(), object.name.name),
+            ));
+        }
+        if object.has_job() {
+            dropped.push(Arc::clone(object));
+        }
+    }
+    Ok(dropped)
+}
+
+/// Ends the jobs of objects that the catalog no longer names, and drops their state.
+async fn end_jobs(lasting: &Arc<Lasting>, dropped: &[Arc<Object>]) -> Result<(), JobError> {
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<ObjectId> = dropped.iter().map(|o| o.id).collect();
+    // Without a dataflow there is nothing to end: the next one starts without them.
+    let Ok(incarnation) = lasting.incarnation() else { return Ok(()) };
+    let answer = incarnation.running.change(Vec::new(), &ids, None)?;
+    let ended = answer.await;
+    if matches!(ended, Ok(Ok(_))) {
+        incarnation.drop_state(&ids);
+    }
+    Ok(())
+}
+
+async fn create_object(lasting: &Arc<Lasting>, create: Create, cancel: &CancellationToken) -> Result<(), JobError> {
+    let Create { mut object, plan, .. } = create;
+    let has_job = object.has_job();
+    let (object, incarnation) = {
+        let _ddl = lasting.ddl_lock.lock().await;
+        let catalog = lasting.catalog();
+        check_inputs(&catalog, &object)?;
+        object.id = catalog.next_id;
+        let incarnation = if has_job { Some(lasting.incarnation()?) } else { None };
+        lasting.log_changes(&[CatalogChange::Create(object.clone())])?;
+        (Arc::new(object), incarnation)
+    };
+    let Some(incarnation) = incarnation else { return Ok(()) };
+    crate::failpoint::hit("create.logged").map_err(|e| JobError::internal(e.to_string()))?;
+    let filled = tokio::select! {
+        filled = fill(lasting, &incarnation, &object, plan) => filled,
+        () = cancel.cancelled() => Err(JobError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
+    };
+    let created = match filled {
+        Ok(()) => lasting.log_changes(&[CatalogChange::Created(object.id)]),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = created {
+        lasting.log_changes(&[CatalogChange::Drop(object.id)])?;
+        end_jobs(lasting, &[object]).await?;
+        return Err(error);
+    }
+    incarnation.start_sink(&object)?;
+    Ok(())
+}
+
+/// What a plan reads must be there still.
+fn check_inputs(catalog: &CatalogSnapshot, object: &Object) -> Result<(), JobError> {
+    for input in object.inputs() {
+        match catalog.by_id(input) {
+            None => {
+                return Err(JobError::new(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("a relation that {} \"{}\" reads does not exist any more", object.kind(), object.name.name),
+                ));
+            }
+            Some(read) if read.state == ObjectState::Creating => {
+                return Err(JobError::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("{} \"{}\" is still being created", read.kind(), read.name.name),
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Starts the job and waits until it is caught up and durable.
+async fn fill(
+    lasting: &Arc<Lasting>,
+    incarnation: &Arc<Incarnation>,
+    object: &Arc<Object>,
+    plan: Option<StreamPlan>,
+) -> Result<(), JobError> {
+    let id = object.id;
+    let fills = plan.is_some();
+    if let Some(plan) = &plan {
+        incarnation.note_fingerprints(id, plan);
+    }
+    let spec = JobSpec { object: Arc::clone(object), plan, restored: false };
+    let answer = incarnation.running.change(vec![spec], &[], None)?;
+    answer
+        .await
+        .unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()))
+        .map_err(|e| JobError::interrupted(&e))?;
+    if !fills {
+        return Ok(());
+    }
+    incarnation.wait_filled(lasting, id).await?;
+    let coordinator = incarnation.running.coordinator();
+    coordinator.send(Message::Filled(id));
+    coordinator.ask(Message::Checkpoint).await.map_err(|e| JobError::interrupted(&e))?;
+    Ok(())
 }

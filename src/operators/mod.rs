@@ -43,3 +43,5 @@ pub(crate) mod script;
 pub mod dml;
 pub mod source;
 pub mod source_scan;
+pub mod backfill;
+pub mod sink;

@@ -6,7 +6,9 @@
 
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::connectors::source::{DeadLetter, Source, Split, SplitPoll, SplitReader, Waker};
+use crate::connectors::dead_letter;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
+use crate::state::table::{StateTable, TableLayout};
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
@@ -15,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_catalog::ObjectId;
+use weir_catalog::relation::RowKey;
 use weir_catalog::source::WatermarkSpec;
 
 /// Rows asked of a split at a time.
@@ -38,6 +41,17 @@ pub struct SourceShared {
     pub rows: AtomicU64,
 }
 
+/// What was read of a source since its shared reader started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounts {
+    /// Rows read.
+    pub rows: u64,
+    /// Rows dropped because they came below the watermark.
+    pub late: u64,
+    /// Messages that could not be decoded.
+    pub dead: u64,
+}
+
 impl SourceShared {
     /// A job wants `columns`, from the next barrier with a mutation on.
     pub fn want(&self, columns: &[usize]) {
@@ -58,6 +72,15 @@ impl SourceShared {
         }
     }
 
+    /// What was read so far.
+    pub fn counts(&self) -> SourceCounts {
+        SourceCounts {
+            rows: self.rows.load(Ordering::Relaxed),
+            late: self.late_rows.load(Ordering::Relaxed),
+            dead: self.dead_rows.load(Ordering::Relaxed),
+        }
+    }
+
     /// Where the splits of source actor `actor` were at the barrier of `epoch`.
     pub fn positions_at(&self, actor: usize, epoch: Epoch) -> Vec<(Split, Option<Offset>)> {
         let positions = self.positions.lock();
@@ -67,9 +90,6 @@ impl SourceShared {
         }
     }
 }
-
-/// Receives what could not be decoded, to be kept.
-pub type DeadLetters = Arc<dyn Fn(ObjectId, Vec<DeadLetter>) + Send + Sync>;
 
 /// What a source operator is made of.
 pub struct SourceSpec {
@@ -85,8 +105,6 @@ pub struct SourceSpec {
     pub shared: Arc<SourceShared>,
     /// Wakes the actor.
     pub waker: Waker,
-    /// Where dead letters go.
-    pub dead_letters: DeadLetters,
 }
 
 struct OpenSplit {
@@ -109,13 +127,20 @@ pub struct SourceReader {
     list_us: i64,
     started: bool,
     watermark_us: Option<i64>,
+    /// What could not be decoded in this epoch.
+    dead: Vec<DeadLetter>,
+    dead_table: StateTable,
 }
 
 impl SourceReader {
     /// Reads nothing before its first barrier.
     pub fn new(spec: SourceSpec) -> Self {
+        let key = RowKey::Columns(dead_letter::KEY.to_vec());
+        let layout = TableLayout::relation(dead_letter::RELATION.table(), dead_letter::schema(), &key);
         Self {
             spec,
+            dead: Vec::new(),
+            dead_table: StateTable::new(Arc::new(layout)),
             columns: Vec::new(),
             splits: Vec::new(),
             restored: HashMap::new(),
@@ -277,7 +302,7 @@ impl Operator for SourceReader {
                 SplitPoll::Rows(rows, dead) => {
                     if !dead.is_empty() {
                         self.spec.shared.dead_rows.fetch_add(dead.len() as u64, Ordering::Relaxed);
-                        (self.spec.dead_letters)(self.spec.id, dead);
+                        self.dead.extend(dead);
                     }
                     self.emit(index, rows, out)?;
                     return Ok(Polled::Busy);
@@ -298,6 +323,11 @@ impl Operator for SourceReader {
     }
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        if !self.dead.is_empty() {
+            let dead = std::mem::take(&mut self.dead);
+            self.dead_table.put(&dead_letter::rows(self.spec.id, barrier.epoch, &dead)?);
+            sealed.runs.push(self.dead_table.seal());
+        }
         if barrier.is_checkpoint() {
             let key = |split: &str| OffsetKey { reader: self.spec.id, scan: 0, split: split.to_owned() };
             sealed.offsets.extend(self.splits.iter().map(|s| (key(&s.split.name), s.reader.offset())));

@@ -1,0 +1,25 @@
+# What a person does with Weir: see README.md.
+.PHONY: demo test build bench lint unit clean-cache
+SHELL := /bin/bash
+ENV := source scripts/setup.sh && source scripts/env.sh
+
+# The main job, end to end: a pipeline that is killed in mid-stream and reconciles.
+demo:
+	@$(ENV) && cargo build --profile demo --bin weir && bash demo/run.sh "$$CARGO_TARGET_DIR/demo/weir"
+
+# Everything that is tested.
+test: lint unit
+
+lint:
+	@$(ENV) && cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings
+
+unit:
+	@$(ENV) && cargo test --workspace
+
+# The shipped binary, fully optimized (about half an hour from scratch).
+build:
+	@$(ENV) && cargo build --release --bin weir && echo "built $$CARGO_TARGET_DIR/release/weir"
+
+# Speed: tables and a JSON file. Not part of the tests.
+bench:
+	@$(ENV) && cargo build --release --bin weir && python3 bench/nexmark.py --weir "$$CARGO_TARGET_DIR/release/weir"

@@ -1,0 +1,170 @@
+//! Actors on real workers: barriers aligned over channels, edges attached at a barrier, output in
+//! pieces, and failures reported.
+
+use super::*;
+use crate::dataflow::chain::ChainNode;
+use crate::dataflow::exchange::{ActorIds, Receiver, channel};
+use crate::dataflow::operator::{Operator, Output, Progress};
+use crate::dataflow::worker::Worker;
+use crate::state::memory::MemoryStore;
+use crate::state::store::StateStore;
+use crate::stream::{BarrierKind, Epoch, Mutation};
+use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Emits each row doubled, one row a piece, so that every change needs `resume`.
+struct Twice(Vec<i64>);
+
+impl Operator for Twice {
+    fn name(&self) -> &'static str {
+        "twice"
+    }
+
+    fn on_change(&mut self, _: usize, batch: ChangeBatch, out: &mut Output) -> Result<Progress, OperatorError> {
+        let rows = batch.column(0).as_primitive::<Int64Type>();
+        if rows.values().contains(&13) {
+            return Err(OperatorError::Internal("thirteen".into()));
+        }
+        self.0.extend(rows.values().iter().rev().flat_map(|v| [*v, *v]));
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
+        if let Some(value) = self.0.pop() {
+            out.push(rows(&[value]));
+        }
+        Ok(if self.0.is_empty() { Progress::Done } else { Progress::More })
+    }
+}
+
+fn rows(values: &[i64]) -> ChangeBatch {
+    let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
+    let column = Arc::new(Int64Array::from(values.to_vec()));
+    ChangeBatch::insertions(RecordBatch::try_new(schema, vec![column]).expect("one column"))
+}
+
+fn barrier(epoch: u64, mutation: Option<Mutation>) -> Message {
+    Message::Barrier(Arc::new(Barrier {
+        epoch: Epoch(epoch),
+        previous: Epoch(epoch - 1),
+        kind: BarrierKind::Checkpoint,
+        dml_position: 0,
+        now_us: 0,
+        mutation: mutation.map(Arc::new),
+    }))
+}
+
+struct Told(mpsc::Sender<Result<Epoch, String>>);
+
+impl ActorEvents for Told {
+    fn reported(&self, report: ActorReport) {
+        let _ = self.0.send(Ok(report.epoch));
+    }
+    fn failed(&self, _: ActorId, _: JobId, error: OperatorError) {
+        let _ = self.0.send(Err(error.to_string()));
+    }
+}
+
+fn receive(receiver: &Receiver) -> Message {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(message) = receiver.try_receive() {
+            return message;
+        }
+        assert!(Instant::now() < deadline, "nothing came");
+        std::thread::yield_now();
+    }
+}
+
+fn values_until_barrier(receiver: &Receiver) -> (Vec<i64>, Epoch) {
+    let mut values = Vec::new();
+    loop {
+        match receive(receiver) {
+            Message::Changes(batch) => values.extend(batch.column(0).as_primitive::<Int64Type>().values()),
+            Message::Barrier(barrier) => return (values, barrier.epoch),
+            Message::Watermark(_) => {}
+        }
+    }
+}
+
+struct Fixture {
+    _worker: Worker,
+    events: mpsc::Receiver<Result<Epoch, String>>,
+    shared: Arc<ActorShared>,
+    inputs: Vec<crate::dataflow::exchange::Sender>,
+    output: Receiver,
+    actor: ActorId,
+}
+
+/// An actor with one input of two channels, and one output.
+fn start() -> Fixture {
+    let (sender, events) = mpsc::channel();
+    let told: Arc<dyn ActorEvents> = Arc::new(Told(sender));
+    let worker = Worker::start(0, told.clone()).expect("a thread");
+    let shared = Arc::new(ActorShared { events: told, pending: Arc::default(), moved: Arc::default() });
+    let signal = worker.actor_signal();
+    let (inputs, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel(signal.clone())).unzip();
+    let (to_output, output) = channel(worker.actor_signal());
+    let state: crate::dataflow::chain::StateSource =
+        Arc::new(|| (Epoch::ZERO, MemoryStore::default().snapshot()));
+    let node = ChainNode { operator: Box::new(Twice(Vec::new())), parent: None };
+    let chain = Chain::new(vec![node], vec![(0, 0)], Vec::new(), state);
+    let edge = Edge { job: JobId::FIRST_USER, routing: Routing::Forward(to_output) };
+    let actor = ActorIds::default().next();
+    let aligner = Aligner::new(vec![receivers]);
+    worker.add(Actor::new(actor, JobId::FIRST_USER, signal, shared.clone(), aligner, chain, vec![edge]));
+    Fixture { _worker: worker, events, shared, inputs, output, actor }
+}
+
+#[test]
+fn a_barrier_waits_until_it_is_on_every_channel() {
+    let fixture = start();
+    fixture.inputs[0].send(rows_message(&[1]));
+    fixture.inputs[0].send(barrier(1, None));
+    fixture.inputs[0].send(rows_message(&[2]));
+    fixture.inputs[1].send(rows_message(&[3]));
+    fixture.inputs[1].send(barrier(1, None));
+    fixture.inputs[1].send(barrier(2, None));
+    fixture.inputs[0].send(barrier(2, None));
+    let (mut first, epoch) = values_until_barrier(&fixture.output);
+    first.sort_unstable();
+    assert_eq!((first, epoch), (vec![1, 1, 3, 3], Epoch(1)));
+    assert_eq!(values_until_barrier(&fixture.output), (vec![2, 2], Epoch(2)));
+    assert_eq!(fixture.events.recv_timeout(Duration::from_secs(20)), Ok(Ok(Epoch(1))));
+    assert_eq!(fixture.events.recv_timeout(Duration::from_secs(20)), Ok(Ok(Epoch(2))));
+}
+
+#[test]
+fn an_edge_starts_with_the_barrier_that_attaches_it() {
+    let fixture = start();
+    let (to_late, late) = channel(fixture._worker.actor_signal());
+    let job = JobId::FIRST_USER;
+    let number = fixture.shared.pending.add(Edge { job, routing: Routing::Forward(to_late) });
+    let attach = [(fixture.actor, vec![number])].into_iter().collect();
+    let mutation = Mutation { attach, ..Mutation::default() };
+    for input in &fixture.inputs {
+        input.send(rows_message(&[7]));
+        input.send(barrier(1, Some(mutation.clone())));
+        input.send(rows_message(&[8]));
+        input.send(barrier(2, None));
+    }
+    assert_eq!(values_until_barrier(&late), (vec![], Epoch(1)));
+    assert_eq!(values_until_barrier(&late), (vec![8; 4], Epoch(2)));
+    assert_eq!(values_until_barrier(&fixture.output), (vec![7; 4], Epoch(1)));
+}
+
+#[test]
+fn a_failure_is_reported_and_the_actor_does_nothing_more() {
+    let fixture = start();
+    fixture.inputs[0].send(rows_message(&[13]));
+    let told = fixture.events.recv_timeout(Duration::from_secs(20));
+    assert_eq!(told, Ok(Err("thirteen".to_owned())));
+    fixture.inputs.iter().for_each(|i| i.send(barrier(1, None)));
+    assert!(fixture.events.recv_timeout(Duration::from_millis(100)).is_err());
+}
+
+fn rows_message(values: &[i64]) -> Message {
+    Message::Changes(rows(values))
+}

@@ -1,0 +1,87 @@
+//! Operators with state: what their constructors need beyond the plan node.
+
+use super::build::BuildContext;
+use super::graph::NodeInput;
+use super::manager::JobError;
+use crate::dataflow::operator::Operator;
+use crate::operators::aggregate::Aggregate;
+use crate::operators::join::{HashJoin, JoinInput, JoinSpec};
+use crate::operators::top_n::{TopN, TopNSpec};
+use crate::operators::top_one::TopOne;
+use weir_catalog::TableId;
+use weir_sql::plan::{AggregateCall, PlanNode, PlanOp};
+
+/// A hash join.
+pub fn join(
+    node: &PlanNode,
+    inputs: &[NodeInput],
+    tables: &[TableId],
+    context: &BuildContext,
+) -> Result<Box<dyn Operator>, JobError> {
+    let PlanOp::Join { kind, left_keys, right_keys, null_equal, residual } = &node.op else {
+        return Err(JobError::internal("a join is built from a join node"));
+    };
+    let input = |side: usize, keys: &[usize]| JoinInput {
+        schema: inputs[side].schema.clone(),
+        keys: keys.to_vec(),
+        append_only: inputs[side].properties.append_only,
+        unique: inputs[side].properties.key.clone(),
+        table: tables[side],
+    };
+    let spec = JoinSpec {
+        kind: *kind,
+        inputs: [input(0, left_keys), input(1, right_keys)],
+        null_equal: *null_equal,
+        residual: residual.clone(),
+        schema: node.schema.clone(),
+    };
+    Ok(Box::new(HashJoin::new(spec, context.errors.clone())))
+}
+
+/// A top-n; the last or best row of each group has an operator of its own.
+pub fn top_n(node: &PlanNode, inputs: &[NodeInput], tables: &[TableId]) -> Result<Box<dyn Operator>, JobError> {
+    let PlanOp::TopN { group, order, offset, limit, rank } = &node.op else {
+        return Err(JobError::internal("a top-n is built from a top-n node"));
+    };
+    let spec = TopNSpec {
+        input: inputs[0].schema.clone(),
+        group: group.clone(),
+        order: order.clone(),
+        offset: *offset,
+        limit: *limit,
+        rank: *rank,
+        append_only: inputs[0].properties.append_only,
+        table: tables[0],
+        schema: node.schema.clone(),
+    };
+    let one = spec.append_only && spec.limit == Some(1) && spec.offset == 0 && !spec.rank;
+    Ok(if one { Box::new(TopOne::new(spec)) } else { Box::new(TopN::new(spec)) })
+}
+
+/// How many internal tables an aggregate needs.
+pub fn aggregate_tables(node: &PlanNode, calls: &[AggregateCall]) -> Result<usize, JobError> {
+    let input = &node.inputs[0];
+    Aggregate::table_count(calls, &input.schema, input.properties.append_only).map_err(JobError::from_operator)
+}
+
+/// A grouped aggregation.
+pub fn aggregate(
+    node: &PlanNode,
+    inputs: &[NodeInput],
+    tables: &[TableId],
+    context: &BuildContext,
+) -> Result<Box<dyn Operator>, JobError> {
+    let PlanOp::Aggregate { group, calls } = &node.op else {
+        return Err(JobError::internal("an aggregate is built from an aggregate node"));
+    };
+    let aggregate = Aggregate::new(
+        group.clone(),
+        calls,
+        &inputs[0].schema,
+        node.schema.clone(),
+        inputs[0].properties.append_only,
+        tables,
+        context.errors.clone(),
+    );
+    Ok(Box::new(aggregate.map_err(JobError::from_operator)?))
+}

@@ -1,0 +1,170 @@
+//! The committers of a database's sinks: told of each durable checkpoint, once.
+
+use super::manager::JobError;
+use super::tail::SinkLogs;
+use crate::checkpoint::coordinator::{CheckpointContents, CoordinatorHandle, Message};
+use crate::checkpoint::participant::CommitHandle;
+use crate::connectors::committer::{CommitterConfig, CommitterEvent, CommitterHandle};
+use crate::connectors::registry::{self, SinkContext};
+use crate::stream::Epoch;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_catalog::{Object, ObjectBody, ObjectId};
+
+/// How long a clean shutdown waits for targets to take what is durable.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Durable checkpoints that a file sink gathers before it publishes, unless its options say.
+const COMMIT_EVERY_DEFAULT: usize = 1;
+
+struct Running {
+    handle: CommitterHandle,
+    told: Epoch,
+}
+
+/// What a sink's delivery is doing, for the catalog.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeliveryStatus {
+    /// The last epoch that the target is known to hold.
+    pub committed: Option<Epoch>,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+    /// Whether it will not be tried again.
+    pub failed: bool,
+}
+
+/// All committers of one incarnation.
+pub struct Committers {
+    database: String,
+    generation: u64,
+    logs: Arc<SinkLogs>,
+    coordinator: CoordinatorHandle,
+    runtime: tokio::runtime::Handle,
+
+    running: Mutex<HashMap<ObjectId, Running>>,
+    /// What the newest complete checkpoint promises.
+    promised: Mutex<(Epoch, Vec<CommitHandle>)>,
+    status: Arc<Mutex<BTreeMap<ObjectId, DeliveryStatus>>>,
+}
+
+impl Committers {
+    /// For sinks restored at `epoch` with `handles` promised.
+    pub fn new(
+        database: String,
+        generation: u64,
+        logs: Arc<SinkLogs>,
+        coordinator: CoordinatorHandle,
+        (epoch, handles): (Epoch, Vec<CommitHandle>),
+    ) -> Self {
+        Self {
+            database,
+            generation,
+            logs,
+            coordinator,
+            runtime: tokio::runtime::Handle::current(),
+            running: Mutex::default(),
+            promised: Mutex::new((epoch, handles)),
+            status: Arc::default(),
+        }
+    }
+
+    /// Starts the committer of `object`, if it is a sink. `restored` is the epoch of the checkpoint
+    /// that it goes on from, zero for a new sink.
+    pub fn start(&self, object: &Object, restored: Epoch) -> Result<(), JobError> {
+        let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
+        let context = SinkContext {
+            database: &self.database,
+            id: object.id,
+            name: &object.name.name,
+            generation: self.generation,
+        };
+        let target = registry::open_sink_target(sink, &context).map_err(JobError::from_client)?;
+        let log = self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+        let commit_every = sink.options.get("commit_every").and_then(|v| v.parse().ok());
+        let config = CommitterConfig {
+            sink: object.id,
+            name: object.name.name.clone(),
+            sink_type: sink.sink_type,
+            key: sink.primary_key.clone().unwrap_or_default(),
+            generation: self.generation,
+            commit_every: commit_every.unwrap_or(COMMIT_EVERY_DEFAULT),
+        };
+        let mut running = self.running.lock();
+        let (told, handles) = self.promised.lock().clone();
+        let handles = handles.into_iter().filter(|h| h.sink == object.id).collect();
+        let _entered = self.runtime.enter();
+        let handle = CommitterHandle::start(config, target, log, restored, handles, self.events());
+        running.insert(object.id, Running { handle, told });
+        Ok(())
+    }
+
+    fn events(&self) -> crate::connectors::committer::Events {
+        let coordinator = self.coordinator.clone();
+        let status = self.status.clone();
+        Arc::new(move |event| match event {
+            CommitterEvent::Committed { sink, epoch } => {
+                let now = DeliveryStatus { committed: Some(epoch), ..DeliveryStatus::default() };
+                status.lock().insert(sink, now);
+                coordinator.send(Message::Committed(sink, epoch));
+            }
+            CommitterEvent::Retrying { sink, reason } => {
+                status.lock().entry(sink).or_default().error = Some(reason);
+            }
+            CommitterEvent::Failed { sink, reason } => {
+                let mut status = status.lock();
+                let entry = status.entry(sink).or_default();
+                (entry.error, entry.failed) = (Some(reason), true);
+            }
+        })
+    }
+
+    /// A checkpoint is complete: what it promises may be committed.
+    pub fn complete(&self, contents: &CheckpointContents) {
+        let mut running = self.running.lock();
+        *self.promised.lock() = (contents.epoch, contents.handles.clone());
+        for (sink, committer) in running.iter_mut() {
+            let mut epochs: BTreeMap<Epoch, Vec<CommitHandle>> = BTreeMap::new();
+            for handle in contents.handles.iter().filter(|h| h.sink == *sink && h.epoch > committer.told) {
+                epochs.entry(handle.epoch).or_default().push(handle.clone());
+            }
+            // The checkpoint's own epoch is told even when nothing was promised: time has passed.
+            epochs.entry(contents.epoch).or_default();
+            for (epoch, handles) in epochs {
+                committer.handle.durable(epoch, handles);
+            }
+            committer.told = contents.epoch;
+        }
+    }
+
+    /// Ends the committer of a dropped sink and removes its log.
+    pub fn remove(&self, sink: ObjectId) {
+        if let Some(committer) = self.running.lock().remove(&sink) {
+            let logs = self.logs.clone();
+            self.runtime.spawn(async move {
+                committer.handle.stop().await;
+                logs.remove(sink);
+            });
+        }
+        self.status.lock().remove(&sink);
+    }
+
+    /// What each sink's delivery is doing.
+    pub fn status(&self) -> BTreeMap<ObjectId, DeliveryStatus> {
+        self.status.lock().clone()
+    }
+
+    /// Ends all of them; after `drain`ing what is durable, if there is patience for it.
+    pub fn stop(&self, drain: bool) {
+        let running: Vec<_> = self.running.lock().drain().collect();
+        self.runtime.block_on(async {
+            for (sink, committer) in running {
+                if drain && !committer.handle.drain(DRAIN_PATIENCE).await {
+                    tracing::warn!(%sink, "sink is not fully delivered; its log is kept");
+                }
+                committer.handle.stop().await;
+            }
+        });
+    }
+}

@@ -1,0 +1,289 @@
+//! One life of the database's dataflow, from a checkpoint to its end; and what lasts beyond it.
+//!
+//! ```text
+//!   Lasting       data directory lock, generation, catalog + log, DML log, visible epoch, storage
+//!     └─ Incarnation   live store, apply thread, coordinator, workers, committers      (replaceable)
+//! ```
+
+use super::committers::Committers;
+use super::manager::{Binding, JobError};
+use super::running::Running;
+use super::storing::Storing;
+use super::tail::SinkLogs;
+use crate::checkpoint::coordinator::{Message, Shown, Visible};
+use crate::checkpoint::decide::Settings;
+use crate::checkpoint::storage::CheckpointStorage;
+use crate::config::{Config, DatabaseConfig};
+use crate::dml::log::DmlLog;
+use crate::state::catalog_log::FileCatalogLog;
+use crate::state::data_dir::{DataDir, EpochBlocks};
+use crate::state::rocks::RocksMemory;
+use crate::state::store::StateStore;
+use crate::stream::Epoch;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use weir_catalog::log::CatalogLog;
+use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState};
+use weir_sql::plan::StreamPlan;
+
+/// Where live stores are, below the data directory.
+const LIVE: &str = "live";
+
+/// What lasts beyond an incarnation.
+pub struct Lasting {
+    /// The server's settings.
+    pub config: Arc<Config>,
+    /// Binds stored queries.
+    pub binding: Binding,
+    /// The locked data directory: identity, generation.
+    pub data_dir: Arc<DataDir>,
+    /// Numbers of epochs, never given twice.
+    pub epochs: Arc<Mutex<Epochs>>,
+    /// Checkpoints.
+    pub storage: Arc<Mutex<CheckpointStorage>>,
+    /// The DML log.
+    pub dml: Arc<DmlLog>,
+    /// Makes DML run one at a time.
+    pub dml_lock: tokio::sync::Mutex<()>,
+    /// Makes changes of the catalog run one at a time.
+    pub ddl_lock: tokio::sync::Mutex<()>,
+    /// What is shown to readers, across incarnations.
+    pub shown: Arc<Shown>,
+    /// RocksDB's share of memory.
+    pub rocks: RocksMemory,
+    /// The logs of sinks.
+    pub sink_logs: Arc<SinkLogs>,
+
+    catalog: RwLock<Arc<CatalogSnapshot>>,
+    log: Mutex<FileCatalogLog>,
+    incarnation: RwLock<Option<Arc<Incarnation>>>,
+    /// How many incarnations there were: names their live directories.
+    pub lives: std::sync::atomic::AtomicU64,
+}
+
+/// Numbers of epochs, never given twice: neither by this process nor by one before it.
+pub struct Epochs {
+    blocks: EpochBlocks,
+    /// The newest that was given, or that a dead process may have given.
+    pub last: Epoch,
+}
+
+impl Epochs {
+    /// Takes `epoch`.
+    pub fn reserve(&mut self, epoch: Epoch) -> std::io::Result<()> {
+        assert!(epoch > self.last, "epoch {epoch} was given before");
+        self.blocks.reserve(epoch)?;
+        self.last = epoch;
+        Ok(())
+    }
+}
+
+impl Lasting {
+    /// Opens everything in the data directory that `config` names, or makes it.
+    pub fn open(config: Arc<Config>, binding: Binding) -> Result<Arc<Lasting>, JobError> {
+        let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
+        let data_dir = DataDir::open(&config.data_dir).map_err(io("open the data directory"))?;
+        let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
+        // Live directories of dead processes are scratch.
+        let _ = std::fs::remove_dir_all(data_dir.root().join(LIVE));
+        let (log, catalog) = FileCatalogLog::open(&sub("catalog")?).map_err(io("open the catalog"))?;
+        let root = sub("checkpoints")?;
+        let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
+            .map_err(JobError::from_checkpoint)?;
+        let newest = storage.newest_intact().map_err(JobError::from_checkpoint)?;
+        let position = newest.as_ref().map_or(0, |m| m.dml_position);
+        let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
+        let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
+        let last = Epoch(blocks.first_free().0.saturating_sub(1));
+        let sink_logs = Arc::new(SinkLogs::new(sub("sinks")?, data_dir.generation()));
+        let cache = config.memory_limit / 8;
+        let nothing: Arc<dyn crate::state::store::StateRead> = crate::state::memory::MemoryStore::default().snapshot();
+        let visible = Visible { epoch: Epoch::ZERO, dml_position: 0, state: nothing };
+        let lasting = Arc::new(Lasting {
+            rocks: RocksMemory::new(cache, cache / 2),
+            epochs: Arc::new(Mutex::new(Epochs { blocks, last })),
+            storage: Arc::new(Mutex::new(storage)),
+            dml,
+            dml_lock: tokio::sync::Mutex::default(),
+            ddl_lock: tokio::sync::Mutex::default(),
+            shown: Arc::new(Shown::new(visible)),
+            sink_logs,
+            catalog: RwLock::new(Arc::new(catalog)),
+            log: Mutex::new(log),
+            incarnation: RwLock::new(None),
+            lives: std::sync::atomic::AtomicU64::new(0),
+            data_dir: Arc::new(data_dir),
+            config,
+            binding,
+        });
+        lasting.remove_unfinished()?;
+        Ok(lasting)
+    }
+
+    /// A directory for the live store of the next incarnation.
+    pub fn live_dir(&self) -> std::io::Result<std::path::PathBuf> {
+        let life = self.lives.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let dir = self.data_dir.subdirectory(LIVE)?.join(life.to_string());
+        std::fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// The catalog now.
+    pub fn catalog(&self) -> Arc<CatalogSnapshot> {
+        Arc::clone(&self.catalog.read())
+    }
+
+    /// Makes `changes` durable, together, and then theirs the catalog. The caller holds the DDL
+    /// lock unless the changes concern only an object that it is creating.
+    pub fn log_changes(&self, changes: &[CatalogChange]) -> Result<(), JobError> {
+        let mut log = self.log.lock();
+        let mut next = (*self.catalog()).clone();
+        for change in changes {
+            next = next.apply(change).map_err(JobError::from_client)?;
+        }
+        log.append(changes, &next).map_err(|e| JobError::io("write the catalog", &e))?;
+        *self.catalog.write() = Arc::new(next);
+        Ok(())
+    }
+
+    /// The dataflow that runs.
+    pub fn incarnation(&self) -> Result<Arc<Incarnation>, JobError> {
+        let running = self.incarnation.read().clone();
+        running.ok_or_else(|| JobError::interrupted("it is restarting"))
+    }
+
+    /// Replaces the dataflow that runs.
+    pub fn set_incarnation(&self, incarnation: Option<Arc<Incarnation>>) -> Option<Arc<Incarnation>> {
+        std::mem::replace(&mut *self.incarnation.write(), incarnation)
+    }
+
+    /// The settings of the database.
+    pub fn settings(&self) -> DatabaseConfig {
+        self.config.of_database(&self.catalog().settings)
+    }
+
+    /// Tells the coordinator of changed settings.
+    pub fn settings_changed(&self) {
+        if let Ok(incarnation) = self.incarnation() {
+            let settings = decide_settings(&self.settings());
+            incarnation.running.coordinator().send(Message::Settings(settings));
+        }
+    }
+
+    /// Removes checkpoints beyond those to keep, and what only they needed.
+    pub fn retain_checkpoints(&self) -> std::io::Result<()> {
+        let keep = self.settings().checkpoint_max_retained.max(1);
+        let mut storage = self.storage.lock();
+        storage.retain(keep)?;
+        let position = storage.oldest_dml_position();
+        drop(storage);
+        position.map_or(Ok(()), |position| self.dml.cut(position))
+    }
+
+    /// Ends the dataflow, after its sinks' targets took what is durable.
+    pub fn stop(&self) {
+        if let Some(incarnation) = self.set_incarnation(None) {
+            incarnation.end(true);
+        }
+    }
+
+    /// Objects that were being created when the process died are removed, readers first.
+    fn remove_unfinished(&self) -> Result<(), JobError> {
+        let catalog = self.catalog();
+        let unfinished = catalog.objects().filter(|o| o.state == ObjectState::Creating);
+        let mut drops: Vec<_> = unfinished.map(|o| o.id).collect();
+        drops.sort_unstable_by(|a, b| b.cmp(a));
+        for id in &drops {
+            tracing::info!(object = %id, "removing an object whose creation was not acknowledged");
+        }
+        if drops.is_empty() {
+            return Ok(());
+        }
+        self.log_changes(&drops.into_iter().map(CatalogChange::Drop).collect::<Vec<_>>())
+    }
+}
+
+/// The coordinator's part of the settings.
+pub fn decide_settings(config: &DatabaseConfig) -> Settings {
+    let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+    Settings {
+        barrier_interval_us: us(config.barrier_interval),
+        checkpoint_interval_us: us(config.checkpoint_interval),
+        checkpoint_timeout_us: us(config.checkpoint_timeout),
+        min_pause_us: us(config.checkpoint_min_pause),
+        ticks_max: 2,
+        tolerable_failures: u32::try_from(config.checkpoint_tolerable_failures).unwrap_or(u32::MAX),
+    }
+}
+
+/// One life of the dataflow.
+pub struct Incarnation {
+    /// Jobs and workers.
+    pub running: Running,
+    /// Where epochs go.
+    pub storing: Arc<Storing>,
+    /// The sinks' committers.
+    pub committers: Arc<Committers>,
+    /// Fingerprints of the stateful operators of each job, for manifests.
+    pub fingerprints: Arc<Mutex<HashMap<JobId, Vec<(u32, String)>>>>,
+    /// The coordinator's thread.
+    pub coordinator_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Incarnation {
+    /// Keeps what identifies the stateful operators of a job.
+    pub fn note_fingerprints(&self, job: JobId, plan: &StreamPlan) {
+        self.fingerprints.lock().insert(job, weir_sql::plan::fingerprint::fingerprints(plan));
+    }
+
+    /// Returns when the job has caught up with what existed before it.
+    pub async fn wait_filled(&self, lasting: &Lasting, job: JobId) -> Result<(), JobError> {
+        let mut filling = lasting.shown.filling.subscribe();
+        let coordinator = self.running.coordinator();
+        loop {
+            if filling.borrow_and_update().get(&job).is_some_and(|f| f.done) {
+                return Ok(());
+            }
+            // Each tick lets it read on; a restart ends the wait by an error here.
+            tokio::select! {
+                changed = filling.changed() => {
+                    changed.map_err(|_| JobError::interrupted("the server is stopping"))?;
+                }
+                tick = async {
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    coordinator.ask(Message::Tick).await
+                } => {
+                    tick.map_err(|e| JobError::interrupted(&e))?;
+                }
+            }
+        }
+    }
+
+    /// Starts the committer of a sink that was just created.
+    pub fn start_sink(&self, object: &Object) -> Result<(), JobError> {
+        self.committers.start(object, Epoch::ZERO)
+    }
+
+    /// Drops the state of objects whose jobs have ended.
+    pub fn drop_state(&self, ids: &[ObjectId]) {
+        for id in ids {
+            self.fingerprints.lock().remove(id);
+            self.committers.remove(*id);
+            self.storing.drop_state(*id);
+        }
+    }
+
+    /// Ends it: committers (after `drain`ing them), coordinator, workers.
+    pub fn end(&self, drain: bool) {
+        self.committers.stop(drain);
+        self.running.coordinator().send(Message::Stop);
+        if let Some(thread) = self.coordinator_thread.lock().take()
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("coordinator panicked");
+        }
+        self.running.stop();
+    }
+}

@@ -1,0 +1,356 @@
+//! After a failure, and at every start: which checkpoint, which jobs, how soon.
+//!
+//! ```text
+//!   newest intact checkpoint ─> live store ─> jobs planned anew, restored ─> first barrier ─> RUNNING
+//!                                             jobs that it lacks are filled again
+//! ```
+//! A start that fails is tried again with growing pauses; meanwhile SELECT shows the last visible
+//! epoch, and jobs can be dropped.
+
+use super::committers::Committers;
+use super::incarnation::{Incarnation, Lasting, decide_settings};
+use super::manager::JobError;
+use super::running::{Ground, JobSpec, RestoredState, Running};
+use super::storing::{ManifestFacts, Store, Storing};
+use super::tail::Tails;
+use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Message, Start};
+use crate::checkpoint::manifest::Manifest;
+use crate::dataflow::chain::StateSource;
+use crate::dataflow::worker::clock_us;
+use crate::state::apply::ApplyHandle;
+use crate::state::budget::{Budget, resident_bytes};
+use crate::state::rocks::RocksStore;
+use crate::state::store::StateStore;
+use crate::state::table::TableLayout;
+use crate::stream::Epoch;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak, mpsc};
+use std::time::Duration;
+use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
+use weir_sql::plan::StreamPlan;
+
+/// The first pause after a failure.
+const DELAY_MIN: Duration = Duration::from_millis(100);
+
+/// Starts the dataflow for the first time in this process. An error here ends the server.
+pub async fn start(lasting: &Arc<Lasting>) -> Result<(), JobError> {
+    begin(lasting).await
+}
+
+/// Replaces the dataflow by one that starts from the last checkpoint, once.
+pub async fn restart(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
+    tracing::warn!(reason, "restarting the dataflow from its last checkpoint");
+    if let Some(old) = lasting.set_incarnation(None) {
+        let ended = tokio::task::spawn_blocking(move || old.end(false)).await;
+        ended.map_err(|e| JobError::internal(format!("could not end the dataflow: {e}")))?;
+    }
+    lasting.sink_logs.close();
+    begin(lasting).await
+}
+
+/// Restarts until it succeeds.
+async fn recover(lasting: Arc<Lasting>, reason: String) {
+    let mut delay = DELAY_MIN;
+    let mut reason = reason;
+    loop {
+        tokio::time::sleep(delay).await;
+        match restart(&lasting, &reason).await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::error!(%error, "could not restart the dataflow");
+                reason = error.to_string();
+                delay = (delay * 2).min(lasting.settings().restart_max_delay.max(DELAY_MIN));
+            }
+        }
+    }
+}
+
+async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
+    let started = std::time::Instant::now();
+    let of_thread = Arc::clone(lasting);
+    let runtime = tokio::runtime::Handle::current();
+    let prepared = tokio::task::spawn_blocking(move || {
+        let _entered = runtime.enter();
+        prepare(&of_thread)
+    })
+    .await
+    .map_err(|e| JobError::internal(format!("could not start the dataflow: {e}")))??;
+    let Prepared { incarnation, first, filling, restored } = prepared;
+    let visible = first.await.unwrap_or_else(|_| Err("the first barrier was lost".to_owned()));
+    if let Err(reason) = visible {
+        let failed = Arc::clone(&incarnation);
+        let _ = tokio::task::spawn_blocking(move || failed.end(false)).await;
+        return Err(JobError::interrupted(&reason));
+    }
+    for object in lasting.catalog().objects().filter(|o| o.state == ObjectState::Created) {
+        // A sink that can't start is its own problem, never the others'.
+        if let Err(error) = incarnation.committers.start(object, restored) {
+            tracing::error!(sink = %object.name, %error, "could not start sink");
+        }
+    }
+    for object in filling {
+        tokio::spawn(refill(Arc::clone(lasting), Arc::clone(&incarnation), object));
+    }
+    tokio::spawn(keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
+    lasting.set_incarnation(Some(incarnation));
+    tracing::info!(epoch = %restored, elapsed_ms = started.elapsed().as_millis() as u64, "dataflow is running");
+    Ok(())
+}
+
+/// Compares what the process holds with its budget, as long as the dataflow lives.
+async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let Some(incarnation) = incarnation.upgrade() else { return };
+        let excess = resident_bytes().map_or(0, |resident| budget.excess(resident));
+        if excess > 0 {
+            tracing::debug!(excess, "asking operators to forget cold state");
+            incarnation.running.evict(excess);
+        }
+    }
+}
+
+/// A job that the restored checkpoint lacks fills again, in the background.
+async fn refill(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: ObjectId) {
+    if incarnation.wait_filled(&lasting, object).await.is_ok() {
+        incarnation.running.coordinator().send(Message::Filled(object));
+    }
+}
+
+struct Prepared {
+    incarnation: Arc<Incarnation>,
+    first: tokio::sync::oneshot::Receiver<Result<Epoch, String>>,
+    filling: Vec<ObjectId>,
+    restored: Epoch,
+}
+
+fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
+    let manifest = lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)?;
+    let store = open_store(lasting, manifest.as_ref())?;
+    let restored = manifest.as_ref().map_or(Epoch::ZERO, |m| m.epoch);
+    let dml_position = manifest.as_ref().map_or(0, |m| m.dml_position);
+    let apply = ApplyHandle::start(Box::new(store), restored, dml_position)
+        .map_err(|e| JobError::io("start the state store", &e))?;
+    let published = apply.published();
+    let state: StateSource = {
+        let watch = apply.watch();
+        Arc::new(move || {
+            let published = watch.borrow();
+            (published.epoch, Arc::clone(&published.state))
+        })
+    };
+    let (sender, messages) = mpsc::channel();
+    let coordinator = CoordinatorHandle::new(sender);
+    let handles = manifest.as_ref().map_or_else(Vec::new, |m| m.handles.clone());
+    for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
+        let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
+        lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
+    }
+    let committers = Arc::new(Committers::new(
+        lasting.data_dir.database().to_string(),
+        lasting.data_dir.generation(),
+        lasting.sink_logs.clone(),
+        coordinator.clone(),
+        (restored, handles.clone()),
+    ));
+    let layouts = layouts(lasting);
+    let ground = Ground {
+        parallelism: lasting.config.parallelism,
+        state,
+        coordinator: coordinator.clone(),
+        shown: lasting.shown.clone(),
+        moved: Arc::default(),
+        tails: tails(lasting),
+        layouts,
+    };
+    let moved = ground.moved.clone();
+    let running = Running::start(ground).map_err(|e| JobError::io("start the workers", &e))?;
+    let fingerprints: super::storing::Fingerprints = Arc::default();
+    let storing = Arc::new(Storing::new(running.tables_of()));
+    let facts = manifest_facts(lasting, &fingerprints);
+    let store = Store::start(apply, coordinator.clone(), storing.clone(), committers.clone(), facts)
+        .map_err(|e| JobError::io("start the checkpoint writer", &e))?;
+    let thread = Coordinator::spawn(
+        coordinator_start(lasting, manifest.as_ref(), handles, store, moved)?,
+        messages,
+    )
+    .map_err(|e| JobError::io("start the coordinator", &e))?;
+    let incarnation = Arc::new(Incarnation {
+        running,
+        storing,
+        committers,
+        fingerprints,
+        coordinator_thread: Mutex::new(Some(thread)),
+    });
+    let specs = specs(lasting, &incarnation, manifest.as_ref())?;
+    let filling = specs.iter().filter(|s| !s.restored && s.plan.is_some()).map(|s| s.object.id).collect();
+    let from = RestoredState {
+        state: published.state,
+        offsets: manifest.map_or_else(HashMap::new, |m| m.offsets.into_iter().collect()),
+        epoch: restored,
+        dml_position,
+    };
+    let first = incarnation.running.change(specs, &[], Some(&from))?;
+    Ok(Prepared { incarnation, first, filling, restored })
+}
+
+/// The live store: a fresh directory, linked from the checkpoint, without what is no longer named.
+fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksStore, JobError> {
+    let dir = lasting.live_dir().map_err(|e| JobError::io("make the live directory", &e))?;
+    let opened = match manifest {
+        Some(manifest) => RocksStore::restore(&lasting.storage.lock().directory(manifest.epoch), &dir, &lasting.rocks),
+        None => RocksStore::create(&dir, &lasting.rocks),
+    };
+    let mut store = opened.map_err(JobError::from_state)?;
+    let catalog = lasting.catalog();
+    for job in manifest.iter().flat_map(|m| &m.jobs).map(|j| j.job).filter(|job| catalog.by_id(*job).is_none()) {
+        drop_object(&mut store, job).map_err(JobError::from_state)?;
+    }
+    Ok(store)
+}
+
+fn drop_object(store: &mut RocksStore, object: ObjectId) -> Result<(), crate::state::StateError> {
+    let tables = std::iter::once(object.table()).chain((0..=u8::MAX).map(|i| object.internal_table(i)));
+    let snapshot = store.snapshot();
+    for table in tables {
+        if !is_empty(&*snapshot, table)? {
+            store.drop_table(table)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_empty(state: &dyn crate::state::store::StateRead, table: TableId) -> Result<bool, crate::state::StateError> {
+    let mut empty = true;
+    let lower = table.0.to_be_bytes();
+    state.scan(&lower, &crate::state::store::prefix_end(&lower), &mut |_, _| {
+        empty = false;
+        std::ops::ControlFlow::Break(())
+    })?;
+    Ok(empty)
+}
+
+fn layouts(lasting: &Arc<Lasting>) -> super::build::Lookup<Arc<TableLayout>> {
+    let lasting = Arc::downgrade(lasting);
+    Arc::new(move |id| {
+        let lasting = lasting.upgrade().ok_or_else(|| JobError::internal("the server is stopping"))?;
+        let catalog = lasting.catalog();
+        let object = catalog.by_id(id).ok_or_else(|| JobError::internal(format!("object {id} is gone")))?;
+        let layout = TableLayout::of_object(object, |relation| catalog.by_id(relation));
+        layout.map(Arc::new).ok_or_else(|| JobError::internal(format!("object {id} has no rows")))
+    })
+}
+
+fn tails(lasting: &Arc<Lasting>) -> Tails {
+    let objects = Arc::downgrade(lasting);
+    Tails {
+        dml: lasting.dml.clone(),
+        objects: Arc::new(move |id| objects.upgrade()?.catalog().by_id(id).cloned()),
+        sink_logs: lasting.sink_logs.clone(),
+    }
+}
+
+fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerprints) -> ManifestFacts {
+    let of_catalog = Arc::downgrade(lasting);
+    let of_completed = Arc::downgrade(lasting);
+    let empty = Arc::new(CatalogSnapshot::default());
+    ManifestFacts {
+        storage: lasting.storage.clone(),
+        database: lasting.data_dir.database(),
+        generation: lasting.data_dir.generation(),
+        catalog: Arc::new(move || of_catalog.upgrade().map_or_else(|| empty.clone(), |l| l.catalog())),
+        fingerprints: fingerprints.clone(),
+        completed: Arc::new(move |contents| {
+            let Some(lasting) = of_completed.upgrade() else { return };
+            lasting.dml.forget(contents.dml_position);
+            if let Err(error) = lasting.retain_checkpoints() {
+                tracing::warn!(%error, "could not clean up old checkpoints");
+            }
+        }),
+    }
+}
+
+fn coordinator_start(
+    lasting: &Arc<Lasting>,
+    manifest: Option<&Manifest>,
+    handles: Vec<crate::checkpoint::participant::CommitHandle>,
+    store: Store,
+    moved: Arc<std::sync::atomic::AtomicBool>,
+) -> Result<Start, JobError> {
+    let epochs = lasting.epochs.clone();
+    let last_epoch = epochs.lock().last;
+    let dml = lasting.dml.clone();
+    let of_restart = Arc::downgrade(lasting);
+    let runtime = tokio::runtime::Handle::current();
+    Ok(Start {
+        settings: decide_settings(&lasting.settings()),
+        last_epoch,
+        now_us: manifest.map_or(0, |m| m.now_us),
+        handles,
+        store: Box::new(store),
+        shown: lasting.shown.clone(),
+        moved,
+        dml_position: Box::new(move || dml.position()),
+        reserve: Box::new(move |epoch| epochs.lock().reserve(epoch)),
+        clock: Box::new(clock_us),
+        restart: Box::new(move |reason| {
+            if let Some(lasting) = of_restart.upgrade() {
+                runtime.spawn(recover(lasting, reason));
+            }
+        }),
+    })
+}
+
+/// The jobs of all acknowledged objects, inputs first, planned anew.
+fn specs(
+    lasting: &Lasting,
+    incarnation: &Incarnation,
+    manifest: Option<&Manifest>,
+) -> Result<Vec<JobSpec>, JobError> {
+    let catalog = lasting.catalog();
+    let mut specs = Vec::new();
+    for object in catalog.objects().filter(|o| o.has_job() && o.state == ObjectState::Created) {
+        let plan = plan(lasting, &catalog, object)?;
+        let stored = manifest.and_then(|m| m.jobs.iter().find(|j| j.job == object.id));
+        if let Some(plan) = &plan {
+            incarnation.note_fingerprints(object.id, plan);
+        }
+        if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id))
+            && stored.fingerprints != *now
+        {
+            return Err(mismatch(object, &stored.fingerprints, now));
+        }
+        specs.push(JobSpec { object: Arc::clone(object), plan, restored: stored.is_some() });
+    }
+    Ok(specs)
+}
+
+fn plan(
+    lasting: &Lasting,
+    catalog: &Arc<CatalogSnapshot>,
+    object: &Object,
+) -> Result<Option<StreamPlan>, JobError> {
+    if object.kind() == weir_catalog::ObjectKind::Table {
+        return Ok(None);
+    }
+    let context = (lasting.binding)(Arc::clone(catalog));
+    weir_sql::binder::replan(object, &context).map(Some).map_err(|error| {
+        let mut error = JobError::from_client(error);
+        error.message = format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
+        error
+    })
+}
+
+/// Never a misread byte: an operator whose shape changed is named.
+fn mismatch(object: &Object, stored: &[(u32, String)], now: &[(u32, String)]) -> JobError {
+    let differs = stored.iter().zip(now).find(|(a, b)| a != b);
+    let which = differs.map_or_else(|| "number of operators".to_owned(), |(a, b)| {
+        format!("operator {}: checkpoint has {}, plan has {}", a.0, a.1, b.1)
+    });
+    JobError::internal(format!(
+        "the state of {} \"{}\" in the checkpoint does not fit its plan ({which})",
+        object.kind(),
+        object.name
+    ))
+}

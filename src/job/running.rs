@@ -1,0 +1,516 @@
+//! The database's dataflow while it runs: workers, actors, coordinator. One incarnation: it ends
+//! with a failure or the server, and the next one starts from the last checkpoint.
+//!
+//! Every change of the graph is a mutation at a barrier, the start too: its first barrier attaches
+//! every job of the restored checkpoint.
+
+use super::assemble::{Assembled, NewActor, Site};
+use super::build::{BuildContext, OpenSource, assign_tables};
+use super::graph::{Fragment, cut};
+use super::manager::JobError;
+use super::tail::{self, Tails};
+use crate::checkpoint::coordinator::{CoordinatorHandle, Inject, Message as Told, MutationRequest, Shown};
+use crate::checkpoint::participant::{ActorReport, Offset, OffsetKey};
+use crate::connectors::registry;
+use crate::dataflow::actor::{ActorEvents, ActorShared};
+use crate::dataflow::chain::StateSource;
+use crate::dataflow::exchange::{ActorIds, Edge, Routing, Sender};
+use crate::dataflow::operator::{OperatorError, Restored};
+use crate::dataflow::worker::Worker;
+use crate::operators::dml::DmlReader;
+use crate::operators::expr::ErrorCounter;
+use crate::operators::source::{SourceCounts, SourceReader, SourceShared, SourceSpec};
+use crate::state::store::StateRead;
+use crate::state::table::TableLayout;
+use crate::stream::{ActorId, Epoch, Message, Mutation};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use weir_catalog::system::facts::JobFact;
+use weir_catalog::{JobId, Object, ObjectBody, ObjectId, TableId};
+use weir_sql::plan::{PlanNode, PlanOp, StreamPlan};
+
+/// A job to start.
+pub struct JobSpec {
+    /// Its object.
+    pub object: Arc<Object>,
+    /// Its plan; none for a table.
+    pub plan: Option<StreamPlan>,
+    /// Whether the restored checkpoint holds its state.
+    pub restored: bool,
+}
+
+/// What restored jobs start from.
+pub struct RestoredState {
+    /// The state.
+    pub state: Arc<dyn StateRead>,
+    /// Offsets of all splits.
+    pub offsets: HashMap<OffsetKey, Offset>,
+    /// The restored epoch.
+    pub epoch: Epoch,
+    /// The DML position that its tables hold.
+    pub dml_position: u64,
+}
+
+struct RunningJob {
+    actors: Vec<ActorId>,
+    outputs: Vec<ActorId>,
+    /// The key columns of the relation, by which its changes are routed.
+    key: Vec<usize>,
+    /// Sources and relations that it reads, with the columns.
+    reads: Vec<(ObjectId, Vec<usize>)>,
+    source: Option<OpenSource>,
+    errors: ErrorCounter,
+}
+
+/// What the dataflow stands on.
+pub struct Ground {
+    /// How many actors a fragment has.
+    pub parallelism: usize,
+    /// The newest published snapshot.
+    pub state: StateSource,
+    /// The coordinator.
+    pub coordinator: CoordinatorHandle,
+    /// What it shows.
+    pub shown: Arc<Shown>,
+    /// Set when something moved.
+    pub moved: Arc<std::sync::atomic::AtomicBool>,
+    /// What the last operators of jobs need.
+    pub tails: Tails,
+    /// The objects that exist, and those being created.
+    pub layouts: super::build::Lookup<Arc<TableLayout>>,
+}
+
+/// One incarnation of the database's dataflow.
+pub struct Running {
+    ground: Ground,
+    shared: Arc<ActorShared>,
+    ids: ActorIds,
+
+    workers: Vec<Worker>,
+    /// The tables of each job that ever ran here.
+    tables: Arc<Mutex<HashMap<JobId, Vec<TableId>>>>,
+    jobs: Mutex<HashMap<JobId, RunningJob>>,
+}
+
+struct Reports(CoordinatorHandle);
+
+impl ActorEvents for Reports {
+    fn reported(&self, report: ActorReport) {
+        self.0.send(Told::Report(report));
+    }
+
+    fn failed(&self, actor: ActorId, job: JobId, error: OperatorError) {
+        tracing::error!(actor = actor.0, %job, %error, "actor failed");
+        self.0.send(Told::Failed(format!("job {job}: {error}")));
+    }
+}
+
+impl Running {
+    /// Starts the workers; no jobs yet.
+    pub fn start(ground: Ground) -> std::io::Result<Running> {
+        let events = Arc::new(Reports(ground.coordinator.clone()));
+        let shared = Arc::new(ActorShared {
+            events: events.clone(),
+            pending: Arc::default(),
+            moved: ground.moved.clone(),
+        });
+        let workers = (0..ground.parallelism)
+            .map(|index| Worker::start(index, events.clone()))
+            .collect::<std::io::Result<_>>()?;
+        Ok(Running {
+            ground,
+            shared,
+            ids: ActorIds::default(),
+            workers,
+            tables: Arc::default(),
+            jobs: Mutex::default(),
+        })
+    }
+
+    /// The coordinator.
+    pub fn coordinator(&self) -> &CoordinatorHandle {
+        &self.ground.coordinator
+    }
+
+    /// What the coordinator shows.
+    pub fn shown(&self) -> &Arc<Shown> {
+        &self.ground.shown
+    }
+
+    /// Adds and removes jobs at one barrier; inputs come before what reads them. Returns the
+    /// answer to wait for: the epoch from which the change is visible.
+    pub fn change(
+        &self,
+        add: Vec<JobSpec>,
+        remove: &[JobId],
+        restored: Option<&RestoredState>,
+    ) -> Result<oneshot::Receiver<Result<Epoch, String>>, JobError> {
+        let mut jobs = self.jobs.lock();
+        let mut change = Change::default();
+        for spec in add {
+            let added = self.build(&mut jobs, &mut change, &spec, restored);
+            if let Err(error) = added {
+                // Nothing was sent: the jobs built so far are forgotten, their channels close.
+                for job in &change.mutation.added {
+                    self.forget(&mut jobs, *job);
+                }
+                return Err(error);
+            }
+        }
+        for job in remove {
+            change.removed_actors.extend(self.forget(&mut jobs, *job));
+            change.mutation.removed.push(*job);
+        }
+        self.drop_unread_sources(&mut jobs, &mut change);
+        let (done, answer) = oneshot::channel();
+        let roots = change
+            .actors
+            .iter_mut()
+            .filter_map(|new| new.control.take().map(|control| (new.actor.id, inject(control))))
+            .collect();
+        let request = MutationRequest {
+            added: change.actors.iter().map(|new| new.actor.id).collect(),
+            roots,
+            removed: change.removed_actors,
+            filling: change.filling,
+            mutation: change.mutation,
+            done,
+        };
+        for new in change.actors {
+            self.workers[new.worker].add(new.actor);
+        }
+        self.ground.coordinator.send(Told::Mutate(request));
+        Ok(answer)
+    }
+
+    /// Takes a job off the books. Returns its actors.
+    fn forget(&self, jobs: &mut HashMap<JobId, RunningJob>, id: JobId) -> Vec<ActorId> {
+        let Some(job) = jobs.remove(&id) else { return Vec::new() };
+        for (read, columns) in &job.reads {
+            if let Some((_, shared)) = jobs.get(read).and_then(|j| j.source.as_ref()) {
+                shared.unwant(columns);
+            }
+        }
+        job.actors
+    }
+
+    fn drop_unread_sources(&self, jobs: &mut HashMap<JobId, RunningJob>, change: &mut Change) {
+        let unread: Vec<JobId> = jobs
+            .iter()
+            .filter(|(id, job)| {
+                job.source.is_some() && !jobs.values().any(|j| j.reads.iter().any(|(read, _)| read == *id))
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for source in unread {
+            change.removed_actors.extend(self.forget(jobs, source));
+            change.mutation.removed.push(source);
+        }
+    }
+
+    fn build(
+        &self,
+        jobs: &mut HashMap<JobId, RunningJob>,
+        change: &mut Change,
+        spec: &JobSpec,
+        restored: Option<&RestoredState>,
+    ) -> Result<(), JobError> {
+        let id = spec.object.id;
+        let errors = ErrorCounter::default();
+        let (assembled, reads) = match (&spec.object.body, &spec.plan) {
+            (ObjectBody::Table(table), _) => {
+                let layout = (self.ground.layouts)(id)?;
+                let position = restored.map_or(0, |r| r.dml_position);
+                let key = table.key.columns(table.columns.len());
+                let assembled = self.site(jobs).roots(id, self.ground.parallelism, &|_, vnodes, _| {
+                    let log = self.ground.tails.dml.clone();
+                    let reader = DmlReader::new(id, log, key.clone(), vnodes.clone(), position);
+                    Ok(vec![Box::new(reader), tail::materialize(&layout, &table.columns, table.append_only)?])
+                })?;
+                (assembled, Vec::new())
+            }
+            (_, Some(plan)) => {
+                let reads = reads(&plan.root);
+                self.open_sources(jobs, change, &reads, restored)?;
+                (self.build_planned(jobs, spec, plan, &errors)?, reads)
+            }
+            (_, None) => return Err(JobError::internal("a job needs a plan")),
+        };
+        let key = tail::key_columns(&spec.object);
+        self.enlist(jobs, change, id, assembled, spec.restored.then_some(restored).flatten(), |job| {
+            RunningJob { reads, key, errors, ..job }
+        })?;
+        change.filling.extend((!spec.restored && spec.plan.is_some()).then_some(id));
+        Ok(())
+    }
+
+    fn site<'a>(&'a self, jobs: &'a HashMap<JobId, RunningJob>) -> SiteOf<'a> {
+        SiteOf { running: self, jobs }
+    }
+
+    fn build_planned(
+        &self,
+        jobs: &HashMap<JobId, RunningJob>,
+        spec: &JobSpec,
+        plan: &StreamPlan,
+        errors: &ErrorCounter,
+    ) -> Result<Assembled, JobError> {
+        let id = spec.object.id;
+        let fragments: Vec<Fragment> = cut(&plan.root, self.ground.parallelism);
+        let tables = Arc::new(assign_tables(id, &plan.root)?);
+        self.tables.lock().insert(id, tables.values().flatten().copied().collect());
+        let open: HashMap<ObjectId, OpenSource> =
+            jobs.iter().filter_map(|(id, j)| j.source.clone().map(|s| (*id, s))).collect();
+        let open = Arc::new(open);
+        let context = |actor: usize, vnodes, waker| {
+            let open = open.clone();
+            BuildContext {
+                job: id,
+                actor,
+                vnodes,
+                tables: tables.clone(),
+                state: self.ground.state.clone(),
+                errors: errors.clone(),
+                waker,
+                layouts: self.ground.layouts.clone(),
+                sources: Arc::new(move |source| {
+                    open.get(&source).cloned().ok_or_else(|| JobError::internal("a source is open before it is read"))
+                }),
+            }
+        };
+        let append_only = plan.root.properties.append_only;
+        let tail = |actor: usize, _: &_| {
+            self.ground.tails.operator(&spec.object, actor, append_only, &self.ground.layouts).map(Some)
+        };
+        self.site(jobs).fragments(id, &fragments, &context, &tail)
+    }
+
+    /// Starts the shared readers of sources that nobody has read so far.
+    fn open_sources(
+        &self,
+        jobs: &mut HashMap<JobId, RunningJob>,
+        change: &mut Change,
+        reads: &[(ObjectId, Vec<usize>)],
+        restored: Option<&RestoredState>,
+    ) -> Result<(), JobError> {
+        for (id, columns) in reads {
+            let Some(object) = self.ground.tails.source(*id) else { continue };
+            let ObjectBody::Source(declared) = &object.body else { continue };
+            if !jobs.contains_key(id) {
+                let source = registry::open_source(declared).map_err(JobError::from_client)?;
+                let shared = Arc::new(SourceShared::default());
+                let parallelism = self.ground.parallelism;
+                let assembled = self.site(jobs).roots(*id, parallelism, &|actor, _, waker| {
+                    Ok(vec![Box::new(SourceReader::new(SourceSpec {
+                        id: *id,
+                        source: source.clone(),
+                        watermark: declared.watermark.clone(),
+                        actor: (actor, parallelism),
+                        shared: shared.clone(),
+                        waker,
+                    })) as _])
+                })?;
+                let open = Some((source, shared));
+                self.enlist(jobs, change, *id, assembled, restored, |job| RunningJob { source: open, ..job })?;
+            }
+            if let Some((_, shared)) = jobs.get(id).and_then(|j| j.source.as_ref()) {
+                shared.want(columns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores the actors of a job, attaches it to what it reads, and puts it on the books.
+    fn enlist(
+        &self,
+        jobs: &mut HashMap<JobId, RunningJob>,
+        change: &mut Change,
+        id: JobId,
+        mut assembled: Assembled,
+        restored: Option<&RestoredState>,
+        complete: impl FnOnce(RunningJob) -> RunningJob,
+    ) -> Result<(), JobError> {
+        if let Some(restored) = restored {
+            restore_actors(&mut assembled.actors, restored)?;
+        }
+        for external in assembled.externals {
+            let upstream = jobs
+                .get(&external.relation)
+                .ok_or_else(|| JobError::internal(format!("object {} is not running", external.relation)))?;
+            for (actor, edge) in edges_to(id, upstream, external.senders) {
+                let number = self.shared.pending.add(edge);
+                change.mutation.attach.entry(actor).or_default().push(number);
+            }
+        }
+        let job = RunningJob {
+            actors: assembled.actors.iter().map(|new| new.actor.id).collect(),
+            outputs: assembled.outputs,
+            key: Vec::new(),
+            reads: Vec::new(),
+            source: None,
+            errors: ErrorCounter::default(),
+        };
+        jobs.insert(id, complete(job));
+        change.mutation.added.push(id);
+        change.actors.extend(assembled.actors);
+        Ok(())
+    }
+
+    /// Tells the tables of an object: its rows, and its job's internal ones.
+    pub fn tables_of(&self) -> Box<dyn Fn(ObjectId) -> Vec<TableId> + Send + Sync> {
+        let tables = self.tables.clone();
+        Box::new(move |id| {
+            let internal = tables.lock().remove(&id).unwrap_or_default();
+            std::iter::once(id.table()).chain(internal).collect()
+        })
+    }
+
+    /// Stops the workers where they are.
+    pub fn stop(&self) {
+        self.workers.iter().for_each(Worker::stop);
+    }
+
+    /// Jobs as they run now.
+    pub fn job_facts(&self) -> Vec<JobFact> {
+        let filling = self.ground.shown.filling.borrow().clone();
+        let jobs = self.jobs.lock();
+        jobs.iter()
+            .map(|(id, job)| {
+                let fills = filling.get(id);
+                JobFact {
+                    id: *id,
+                    status: if fills.is_some() { "creating" } else { "running" }.to_owned(),
+                    backfilled_rows: fills.map_or(0, |f| f.rows),
+                    backfill_total_rows: None,
+                    actors: job.actors.len(),
+                }
+            })
+            .collect()
+    }
+
+    /// What was read of each source since its shared reader started.
+    pub fn source_counts(&self) -> Vec<(ObjectId, SourceCounts)> {
+        let jobs = self.jobs.lock();
+        let shared = jobs.iter().filter_map(|(id, job)| job.source.as_ref().map(|(_, shared)| (*id, shared.counts())));
+        shared.collect()
+    }
+
+    /// Rows of which an expression failed, by job.
+    pub fn expression_errors(&self) -> Vec<(JobId, u64)> {
+        let jobs = self.jobs.lock();
+        jobs.iter().map(|(id, job)| (*id, job.errors.load(std::sync::atomic::Ordering::Relaxed))).collect()
+    }
+
+    /// Bytes that operators hold.
+    pub fn memory(&self) -> usize {
+        self.workers.iter().map(Worker::memory).sum()
+    }
+
+    /// Asks every worker for its share of `bytes` of cold state.
+    pub fn evict(&self, bytes: usize) {
+        self.workers.iter().for_each(|worker| worker.evict(bytes / self.workers.len().max(1)));
+    }
+}
+
+/// A change of the graph while it is put together.
+#[derive(Default)]
+struct Change {
+    mutation: Mutation,
+    actors: Vec<NewActor>,
+    removed_actors: Vec<ActorId>,
+    filling: Vec<JobId>,
+}
+
+struct SiteOf<'a> {
+    running: &'a Running,
+    jobs: &'a HashMap<JobId, RunningJob>,
+}
+
+impl SiteOf<'_> {
+    fn run<T>(&self, build: impl FnOnce(&Site<'_>) -> T) -> T {
+        let upstream_actors = |id: ObjectId| self.jobs.get(&id).map_or(1, |j| j.outputs.len());
+        build(&Site {
+            workers: &self.running.workers,
+            shared: &self.running.shared,
+            ids: &self.running.ids,
+            state: &self.running.ground.state,
+            upstream_actors: &upstream_actors,
+        })
+    }
+
+    fn roots(&self, job: JobId, parallelism: usize, operators: super::assemble::Roots<'_>) -> Result<Assembled, JobError> {
+        self.run(|site| site.roots(job, parallelism, operators))
+    }
+
+    fn fragments(
+        &self,
+        job: JobId,
+        fragments: &[Fragment],
+        context: super::assemble::Contexts<'_>,
+        tail: super::assemble::Tail<'_>,
+    ) -> Result<Assembled, JobError> {
+        self.run(|site| site.fragments(job, fragments, context, tail))
+    }
+}
+
+fn inject(control: Sender) -> Inject {
+    Arc::new(move |barrier| control.send(Message::Barrier(Arc::clone(barrier))))
+}
+
+/// Every actor takes up its state, several at a time.
+fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Result<(), JobError> {
+    let results: Vec<Result<(), OperatorError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = actors
+            .iter_mut()
+            .map(|new| {
+                scope.spawn(|| {
+                    let restored = Restored {
+                        state: &restored.state,
+                        vnodes: &new.vnodes,
+                        offsets: &restored.offsets,
+                        epoch: restored.epoch,
+                    };
+                    new.actor.chain_mut().operators_mut().try_for_each(|operator| operator.restore(&restored))
+                })
+            })
+            .collect();
+        let panicked = || Err(OperatorError::Internal("restoring panicked".to_owned()));
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
+    });
+    results.into_iter().collect::<Result<(), _>>().map_err(|e| JobError::internal(format!("could not restore: {e}")))
+}
+
+/// The outputs that the actors of `upstream` gain: to the reading fragment's actors, whose
+/// channels are `senders` (by reading actor, then by upstream actor).
+fn edges_to(job: JobId, upstream: &RunningJob, senders: Vec<Vec<Sender>>) -> Vec<(ActorId, Edge)> {
+    let readers = senders.len();
+    let forward = |sender: Sender| Edge { job, routing: Routing::Forward(sender) };
+    if upstream.outputs.len() == readers {
+        let pairs = upstream.outputs.iter().zip(senders);
+        return pairs.flat_map(|(actor, s)| s.into_iter().map(|s| (*actor, forward(s)))).collect();
+    }
+    let of_actor = |index: usize| senders.iter().map(|s| s[index].clone()).collect::<Vec<_>>();
+    upstream
+        .outputs
+        .iter()
+        .enumerate()
+        .map(|(index, actor)| (*actor, Edge { job, routing: Routing::Hash(upstream.key.clone(), of_actor(index)) }))
+        .collect()
+}
+
+/// The relations and sources that a plan reads, with the columns; once for each scan.
+fn reads(root: &PlanNode) -> Vec<(ObjectId, Vec<usize>)> {
+    let mut found = Vec::new();
+    let mut nodes = vec![root];
+    while let Some(node) = nodes.pop() {
+        match &node.op {
+            PlanOp::Source { source, columns } => found.push((*source, columns.clone())),
+            PlanOp::Scan { relation, columns } => found.push((*relation, columns.clone())),
+            _ => {}
+        }
+        nodes.extend(&node.inputs);
+    }
+    found
+}

@@ -1,0 +1,203 @@
+//! Where sealed epochs go: the apply thread, then, for a checkpoint, its manifest.
+//!
+//! ```text
+//!   coordinator ── submit ──> apply thread ── published ──> Visible
+//!                                 └── checkpoint directory ──> manifest (a thread of its own) ──> Durable
+//! ```
+
+use super::committers::Committers;
+use crate::checkpoint::coordinator::{
+    CheckpointContents, CoordinatorHandle, EpochStore, Message, StoredCheckpoint,
+};
+use crate::checkpoint::manifest::{Manifest, ManifestJob};
+use crate::checkpoint::storage::CheckpointStorage;
+use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
+use crate::dataflow::worker::clock_us;
+use crate::state::StateError;
+use crate::state::store::WriteRun;
+use crate::stream::Epoch;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, mpsc};
+use tokio::sync::oneshot;
+use weir_catalog::{CatalogSnapshot, JobId, ObjectId, TableId};
+
+/// What the storing side knows of jobs.
+pub type Fingerprints = Arc<Mutex<HashMap<JobId, Vec<(u32, String)>>>>;
+
+/// Shared between the coordinator's thread and DDL.
+pub struct Storing {
+    dropped: Mutex<Vec<TableId>>,
+    tables_of: Box<dyn Fn(ObjectId) -> Vec<TableId> + Send + Sync>,
+}
+
+impl Storing {
+    /// `tables_of` tells the tables of an object.
+    pub fn new(tables_of: Box<dyn Fn(ObjectId) -> Vec<TableId> + Send + Sync>) -> Self {
+        Self { dropped: Mutex::default(), tables_of }
+    }
+
+    /// Drops the tables of `object` with the next epoch.
+    pub fn drop_state(&self, object: ObjectId) {
+        let tables = (self.tables_of)(object);
+        self.dropped.lock().extend(tables);
+    }
+}
+
+/// A checkpoint whose directory is being made.
+struct Making {
+    contents: CheckpointContents,
+    applied: oneshot::Receiver<Result<Applied, StateError>>,
+}
+
+/// What a manifest is made of beside a checkpoint's own contents.
+pub struct ManifestFacts {
+    /// Checkpoints are stored here.
+    pub storage: Arc<Mutex<CheckpointStorage>>,
+    /// The database's identity.
+    pub database: uuid::Uuid,
+    /// This server's generation.
+    pub generation: u64,
+    /// The catalog now.
+    pub catalog: Arc<dyn Fn() -> Arc<CatalogSnapshot> + Send + Sync>,
+    /// Of the stateful operators of each job.
+    pub fingerprints: Fingerprints,
+    /// Called with each complete checkpoint: what is older than it needs may go.
+    pub completed: Arc<dyn Fn(&CheckpointContents) + Send + Sync>,
+}
+
+impl ManifestFacts {
+    fn write(&self, contents: &CheckpointContents) -> Result<StoredCheckpoint, String> {
+        let fingerprints = self.fingerprints.lock();
+        let of_job = |job: &JobId| ManifestJob {
+            job: *job,
+            fingerprints: fingerprints.get(job).cloned().unwrap_or_default(),
+            backfilled: true,
+        };
+        let manifest = Manifest {
+            database: self.database,
+            generation: self.generation,
+            epoch: contents.epoch,
+            catalog_version: (self.catalog)().version,
+            dml_position: contents.dml_position,
+            now_us: contents.now_us,
+            jobs: contents.jobs.iter().map(of_job).collect(),
+            offsets: contents.offsets.clone(),
+            handles: contents.handles.clone(),
+            // Filled in where the directory is read.
+            format: 0,
+            files: Vec::new(),
+            completed_at_us: clock_us(),
+        };
+        drop(fingerprints);
+        let completed = self.storage.lock().complete(manifest).map_err(|e| e.to_string())?;
+        Ok(StoredCheckpoint { total_bytes: completed.manifest.total_bytes(), new_bytes: completed.new_bytes })
+    }
+}
+
+/// The coordinator's end.
+pub struct Store {
+    apply: ApplyHandle,
+    coordinator: CoordinatorHandle,
+    storing: Arc<Storing>,
+    committers: Arc<Committers>,
+    storage: Arc<Mutex<CheckpointStorage>>,
+    making: mpsc::Sender<Making>,
+    completed: Arc<dyn Fn(&CheckpointContents) + Send + Sync>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Store {
+    /// A tick that can't be applied ends the dataflow: the store may hold half of it.
+    fn watch_failure(&self, applied: oneshot::Receiver<Result<Applied, StateError>>) {
+        let coordinator = self.coordinator.clone();
+        self.runtime.spawn(async move {
+            if let Ok(Err(error)) = applied.await {
+                coordinator.send(Message::Failed(format!("could not apply an epoch: {error}")));
+            }
+        });
+    }
+
+    /// Starts the thread that writes manifests, and the task that tells of published epochs.
+    pub fn start(
+        apply: ApplyHandle,
+        coordinator: CoordinatorHandle,
+        storing: Arc<Storing>,
+        committers: Arc<Committers>,
+        facts: ManifestFacts,
+    ) -> std::io::Result<Store> {
+        let mut published = apply.watch();
+        let of_task = coordinator.clone();
+        published.mark_unchanged();
+        tokio::spawn(async move {
+            while published.changed().await.is_ok() {
+                let now = published.borrow_and_update().clone();
+                of_task.send(Message::Visible(now.epoch, now.state));
+            }
+        });
+        let (making, queue) = mpsc::channel();
+        let storage = facts.storage.clone();
+        let completed = facts.completed.clone();
+        let of_thread = coordinator.clone();
+        std::thread::Builder::new()
+            .name("weir-checkpoint".to_owned())
+            .spawn(move || write_manifests(&queue, &of_thread, &facts))?;
+        let runtime = tokio::runtime::Handle::current();
+        Ok(Store { apply, coordinator, storing, committers, storage, making, completed, runtime })
+    }
+}
+
+impl EpochStore for Store {
+    fn submit(&mut self, epoch: Epoch, dml_position: u64, runs: Vec<WriteRun>, contents: Option<CheckpointContents>) {
+        let begun = contents.as_ref().map(|_| self.storage.lock().begin(epoch));
+        let (dir, contents) = match begun.transpose() {
+            Ok(dir) => (dir, contents),
+            Err(error) => {
+                let reason = format!("could not begin the checkpoint: {error}");
+                self.coordinator.send(Message::CheckpointFailed(epoch, reason));
+                (None, None)
+            }
+        };
+        let sealed = SealedEpoch {
+            epoch,
+            dml_position,
+            runs,
+            drop_tables: std::mem::take(&mut *self.storing.dropped.lock()),
+            checkpoint: dir,
+        };
+        let applied = futures::executor::block_on(self.apply.submit(sealed));
+        match contents {
+            Some(contents) => {
+                // If the thread is gone the dataflow is ending.
+                let _ = self.making.send(Making { contents, applied });
+            }
+            None => self.watch_failure(applied),
+        }
+    }
+
+    fn complete(&mut self, contents: &CheckpointContents) {
+        self.committers.complete(contents);
+        (self.completed)(contents);
+    }
+}
+
+
+fn write_manifests(queue: &mpsc::Receiver<Making>, coordinator: &CoordinatorHandle, facts: &ManifestFacts) {
+    while let Ok(Making { contents, applied }) = queue.recv() {
+        let epoch = contents.epoch;
+        let made = match applied.blocking_recv() {
+            Ok(Ok(_)) => facts.write(&contents),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the state store has stopped".to_owned()),
+        };
+        if made.is_err()
+            && let Err(error) = facts.storage.lock().abort(epoch)
+        {
+            tracing::warn!(%epoch, %error, "could not clean up an aborted checkpoint");
+        }
+        coordinator.send(match made {
+            Ok(stored) => Message::Durable(epoch, stored),
+            Err(reason) => Message::CheckpointFailed(epoch, reason),
+        });
+    }
+}

@@ -1,0 +1,129 @@
+//! The last operator of a job: what becomes of its rows. Materialized for tables, views and
+//! indexes; logged for sinks.
+
+use super::build::Lookup;
+use super::manager::JobError;
+use crate::connectors::sink_log::SinkLog;
+use crate::dataflow::operator::Operator;
+use crate::dml::log::DmlLog;
+use crate::operators::materialize::{ConflictCounter, Materialize};
+use crate::operators::sink::SinkWriter;
+use crate::state::table::TableLayout;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_catalog::column::{Column, arrow_schema};
+use weir_catalog::relation::RowKey;
+use weir_catalog::sink::SinkType;
+use weir_catalog::{Object, ObjectBody, ObjectId};
+
+/// What the last operators of jobs need.
+#[derive(Clone)]
+pub struct Tails {
+    /// Where tables' changes come from.
+    pub dml: Arc<DmlLog>,
+    /// Finds objects by id.
+    pub objects: Arc<dyn Fn(ObjectId) -> Option<Arc<Object>> + Send + Sync>,
+    /// The logs of sinks.
+    pub sink_logs: Arc<SinkLogs>,
+}
+
+/// The sinks' logs: one each, shared by its actors and its committer.
+pub struct SinkLogs {
+    dir: PathBuf,
+    generation: u64,
+    open: Mutex<HashMap<ObjectId, Arc<SinkLog>>>,
+}
+
+impl SinkLogs {
+    /// Logs below `dir`, written by the server's life `generation`.
+    pub fn new(dir: PathBuf, generation: u64) -> Self {
+        Self { dir, generation, open: Mutex::default() }
+    }
+
+    /// The directory of a sink's log.
+    pub fn dir(&self, sink: ObjectId) -> PathBuf {
+        self.dir.join(sink.to_string())
+    }
+
+    /// The log of `sink`; `restored` are the promises of the restored checkpoint, by which files
+    /// that nobody needs are told apart when it is opened first.
+    pub fn open(
+        &self,
+        sink: ObjectId,
+        restored: &[crate::checkpoint::participant::CommitHandle],
+    ) -> std::io::Result<Arc<SinkLog>> {
+        let mut open = self.open.lock();
+        if let Some(log) = open.get(&sink) {
+            return Ok(log.clone());
+        }
+        let log = SinkLog::open(&self.dir(sink), restored)?;
+        open.insert(sink, log.clone());
+        Ok(log)
+    }
+
+    /// Closes all logs: the next incarnation opens them anew.
+    pub fn close(&self) {
+        self.open.lock().clear();
+    }
+
+    /// Removes the log of a dropped sink.
+    pub fn remove(&self, sink: ObjectId) {
+        self.open.lock().remove(&sink);
+        if let Err(error) = SinkLog::remove(&self.dir(sink)) {
+            tracing::warn!(%sink, %error, "could not remove sink log");
+        }
+    }
+}
+
+impl Tails {
+    /// The source of this id, if it is one.
+    pub fn source(&self, id: ObjectId) -> Option<Arc<Object>> {
+        (self.objects)(id).filter(|o| o.kind() == weir_catalog::ObjectKind::Source)
+    }
+
+    /// The last operator of `object`'s job, for the actor `actor` of its root fragment.
+    pub fn operator(
+        &self,
+        object: &Object,
+        actor: usize,
+        append_only: bool,
+        layouts: &Lookup<Arc<TableLayout>>,
+    ) -> Result<Box<dyn Operator>, JobError> {
+        match &object.body {
+            ObjectBody::Sink(sink) => {
+                let log = self.sink_logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+                let writer = log.writer(object.id, actor as u32, self.sink_logs.generation);
+                let insertions_only = sink.sink_type == SinkType::AppendOnly && !append_only;
+                Ok(Box::new(SinkWriter::new(writer, insertions_only)))
+            }
+            ObjectBody::Index(index) => {
+                let relation = (self.objects)(index.relation)
+                    .ok_or_else(|| JobError::internal("an index has a relation"))?;
+                materialize(&(layouts)(object.id)?, relation.columns(), append_only)
+            }
+            _ => materialize(&(layouts)(object.id)?, object.columns(), append_only),
+        }
+    }
+}
+
+/// Writes the rows of a table, view or index.
+pub fn materialize(
+    layout: &Arc<TableLayout>,
+    columns: &[Column],
+    append_only: bool,
+) -> Result<Box<dyn Operator>, JobError> {
+    let schema = arrow_schema(columns);
+    Ok(Box::new(Materialize::new(layout.clone(), schema, append_only, ConflictCounter::default())))
+}
+
+/// The columns by whose vnodes the changes of `object` are placed.
+pub fn key_columns(object: &Object) -> Vec<usize> {
+    let key = match &object.body {
+        ObjectBody::Table(table) => &table.key,
+        ObjectBody::MaterializedView(view) => &view.key,
+        _ => &RowKey::WholeRow,
+    };
+    key.columns(object.columns().len())
+}

@@ -1,0 +1,5 @@
+//! A real server, real clients, real kills: the modules below, in one binary.
+
+mod harness;
+mod nexmark;
+mod recovery;
