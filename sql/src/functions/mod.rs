@@ -4,10 +4,19 @@
 //! goes first under the same name. A new function is a line in the list of its family's file.
 
 pub mod aggregate;
+pub mod calendar;
+pub mod clock;
+pub mod datetime;
 pub mod error;
 pub mod interval;
+pub mod math;
+pub mod numeric;
+pub mod operator;
 pub mod ranking;
+pub mod scalar;
+pub mod string;
 pub mod table;
+pub mod to_char;
 pub mod window;
 
 use arrow::datatypes::DataType;
@@ -45,7 +54,9 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
 
 /// All scalar functions.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
-    let own: Vec<Arc<ScalarUDF>> = Vec::new();
+    let families = [datetime::functions(), to_char::functions(), math::functions(), string::functions()];
+    let own: Vec<Arc<ScalarUDF>> =
+        families.into_iter().flatten().map(scalar::Function::udf).chain(clock::functions()).collect();
     let names: HashSet<String> =
         own.iter().flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()])).collect();
     let others = datafusion_functions::all_default_functions()
@@ -74,8 +85,10 @@ pub fn window_functions() -> Vec<Arc<WindowUDF>> {
 /// How operators and special syntax become function calls, first match first.
 pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     vec![
+        Arc::new(operator::ArithmeticPlanner),
+        Arc::new(string::RegexpPlanner),
+        Arc::new(datetime::ExtractPlanner),
         Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
-        Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
         Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
         Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
         Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),

@@ -120,6 +120,10 @@ pub(super) fn filtered(
     schema: &DFSchema,
 ) -> Result<PlanNode, SqlError> {
     let predicate = physical(predicate, schema)?;
+    // Filters pushed down in several passes may arrive several times.
+    if matches!(&node.op, PlanOp::Filter { predicate: below } if below.eq(&predicate)) {
+        return Ok(node);
+    }
     let schema = node.schema.clone();
     Ok(PlanNode::over(PlanOp::Filter { predicate }, vec![node], schema))
 }

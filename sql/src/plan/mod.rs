@@ -56,3 +56,6 @@ pub fn key_type(data_type: &DataType) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,4 @@
+//! Planning from text, over a small catalog.
+
+pub mod harness;
+mod nexmark;
