@@ -256,6 +256,23 @@ pub(super) fn bytes_at<'a>(offsets: &[i32], data: &'a [u8], row: usize) -> &'a [
     &data[offsets[row] as usize..offsets[row + 1] as usize]
 }
 
+/// Takes the next `n` bytes.
+#[inline]
+pub(super) fn take<'a>(cursor: &mut &'a [u8], n: usize) -> Result<&'a [u8], StateError> {
+    let (taken, rest) = cursor.split_at_checked(n).ok_or_else(ends_early)?;
+    *cursor = rest;
+    Ok(taken)
+}
+
+pub(super) fn ends_early() -> StateError {
+    StateError::Decode("it ends early".to_owned())
+}
+
+/// The offset behind a column's last value: 32 bits reach 2 GiB.
+pub(super) fn offset(len: usize) -> Result<i32, StateError> {
+    i32::try_from(len).map_err(|_| StateError::Decode("a column holds more than 2 GiB".to_owned()))
+}
+
 /// Whether values of `data_type` can be stored, as keys and as values.
 pub(super) fn supported(data_type: &DataType) -> bool {
     match data_type {

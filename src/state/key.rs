@@ -22,8 +22,8 @@
 
 use super::StateError;
 use super::column::{
-    Builder, BuilderValues, Fixed, Values, View, bytes_at, for_fixed, for_fixed_builder, stored_alike,
-    supported,
+    Builder, BuilderValues, Fixed, Values, View, bytes_at, ends_early, for_fixed, for_fixed_builder, offset,
+    stored_alike, supported, take,
 };
 use crate::stream::Vnode;
 use arrow::array::ArrayRef;
@@ -385,16 +385,6 @@ fn push_body(view: &View<'_>, row: usize, out: &mut Vec<u8>) {
     });
 }
 
-fn short() -> StateError {
-    StateError::Decode("a key ends early".to_owned())
-}
-
-fn take<'a>(cursor: &mut &'a [u8], n: usize) -> Result<&'a [u8], StateError> {
-    let (taken, rest) = cursor.split_at_checked(n).ok_or_else(short)?;
-    *cursor = rest;
-    Ok(taken)
-}
-
 /// Reads the next value of every key: one match a column, then a loop.
 fn read_column(builder: &mut Builder, cursors: &mut [&[u8]], order: KeyOrder) -> Result<(), StateError> {
     fn fixed<T: Fixed>(
@@ -460,13 +450,13 @@ fn read_body(builder: &mut Builder, cursor: &mut &[u8], mask: u8) -> Result<(), 
         BuilderValues::Bool(v) => v.push(take(cursor, 1)?[0] ^ mask != 0),
         BuilderValues::Bytes { offsets, data } => {
             read_bytes(data, cursor, mask)?;
-            offsets.push(i32::try_from(data.len()).map_err(|_| too_big())?);
+            offsets.push(offset(data.len())?);
         }
         BuilderValues::List { offsets, child } => {
             while take(cursor, 1)?[0] ^ mask != END_OF_LIST {
                 read_nested(child, cursor, mask)?;
             }
-            offsets.push(i32::try_from(child.len()).map_err(|_| too_big())?);
+            offsets.push(offset(child.len())?);
         }
         BuilderValues::Struct(fields) => {
             fields.iter_mut().try_for_each(|field| read_nested(field, cursor, mask))?;
@@ -476,15 +466,10 @@ fn read_body(builder: &mut Builder, cursor: &mut &[u8], mask: u8) -> Result<(), 
     Ok(())
 }
 
-/// What a batch of rows holds at most is what 32-bit offsets reach.
-pub(super) fn too_big() -> StateError {
-    StateError::Decode("a column holds more than 2 GiB".to_owned())
-}
-
 fn read_bytes(data: &mut Vec<u8>, cursor: &mut &[u8], mask: u8) -> Result<(), StateError> {
     let from = data.len();
     loop {
-        let zero = memchr::memchr(mask, cursor).ok_or_else(short)?;
+        let zero = memchr::memchr(mask, cursor).ok_or_else(ends_early)?;
         data.extend_from_slice(take(cursor, zero)?);
         match take(cursor, 2)?[1] ^ mask {
             ESCAPED_ZERO => data.push(mask),

@@ -6,11 +6,11 @@
 //! ```
 
 use super::StateError;
-use super::store::{StateRead, StateStore, WriteOp, WriteRun, is_absent};
+use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use weir_catalog::TableId;
@@ -131,12 +131,7 @@ impl StateRead for MemoryStore {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    fn scan(
-        &self,
-        lower: &[u8],
-        upper: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StateError> {
+    fn scan(&self, lower: &[u8], upper: &[u8], visit: Visit<'_>) -> Result<(), StateError> {
         if lower >= upper {
             return Ok(());
         }

@@ -12,14 +12,13 @@
 //! [`BLOOM_PREFIX`] bytes: table, vnode and what fits a bigint key column.
 
 use super::StateError;
-use super::store::{StateRead, StateStore, WriteOp, WriteRun, is_absent, prefix_end};
+use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent, prefix_end};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBCompressionType, DBWithThreadMode,
     LogLevel, MergeOperands, MultiThreaded, Options, ReadOptions, SliceTransform, SnapshotWithThreadMode,
     WriteBatch, WriteBufferManager, WriteOptions,
 };
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use weir_catalog::TableId;
@@ -249,12 +248,7 @@ impl StateRead for RocksSnapshot {
         found.into_iter().map(|v| Ok(v?.filter(|v| !is_absent(v)).map(|v| v.to_vec()))).collect()
     }
 
-    fn scan(
-        &self,
-        lower: &[u8],
-        upper: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StateError> {
+    fn scan(&self, lower: &[u8], upper: &[u8], visit: Visit<'_>) -> Result<(), StateError> {
         if lower >= upper {
             return Ok(());
         }

@@ -127,6 +127,9 @@ pub trait StateStore: Send {
     fn checkpoint(&self, dir: &Path) -> Result<(), StateError>;
 }
 
+/// What a scan calls with each key and value, until it breaks.
+pub type Visit<'a> = &'a mut (dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a);
+
 /// An immutable view of the state at one epoch.
 pub trait StateRead: Send + Sync {
     /// The value of a full key.
@@ -137,12 +140,7 @@ pub trait StateRead: Send + Sync {
 
     /// Calls `visit` with each key in `[lower, upper)`, in order, until it breaks. Counted rows
     /// whose count is zero are left out.
-    fn scan(
-        &self,
-        lower: &[u8],
-        upper: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StateError>;
+    fn scan(&self, lower: &[u8], upper: &[u8], visit: Visit<'_>) -> Result<(), StateError>;
 }
 
 /// Whether a stored value stands for no row: a count of zero, waiting to be compacted away.

@@ -13,10 +13,9 @@
 
 use super::StateError;
 use super::column::{
-    Builder, BuilderValues, Fixed, Values, View, bytes_at, for_fixed, for_fixed_builder, stored_alike,
-    supported,
+    Builder, BuilderValues, Fixed, Values, View, bytes_at, for_fixed, for_fixed_builder, offset,
+    stored_alike, supported, take,
 };
-use super::key::too_big;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
@@ -155,13 +154,6 @@ fn push_body(view: &View<'_>, row: usize, out: &mut Vec<u8>) {
     });
 }
 
-fn take<'a>(cursor: &mut &'a [u8], n: usize) -> Result<&'a [u8], StateError> {
-    let (taken, rest) =
-        cursor.split_at_checked(n).ok_or_else(|| StateError::Decode("a row value ends early".to_owned()))?;
-    *cursor = rest;
-    Ok(taken)
-}
-
 fn take_length(cursor: &mut &[u8]) -> Result<usize, StateError> {
     let mut length = 0;
     for shift in (0..35).step_by(7) {
@@ -216,12 +208,12 @@ fn read_body(builder: &mut Builder, cursor: &mut &[u8]) -> Result<(), StateError
         BuilderValues::Bytes { offsets, data } => {
             let length = take_length(cursor)?;
             data.extend_from_slice(take(cursor, length)?);
-            offsets.push(i32::try_from(data.len()).map_err(|_| too_big())?);
+            offsets.push(offset(data.len())?);
         }
         BuilderValues::List { offsets, child } => {
             let count = take_length(cursor)?;
             read_bodies(std::iter::repeat_n((), count).map(|()| 0), std::slice::from_mut(child), count, cursor)?;
-            offsets.push(i32::try_from(child.len()).map_err(|_| too_big())?);
+            offsets.push(offset(child.len())?);
         }
         BuilderValues::Struct(fields) => {
             let count = fields.len();

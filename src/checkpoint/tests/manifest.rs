@@ -64,7 +64,8 @@ fn every_cut_and_every_flipped_bit_shows() {
 fn a_bad_one_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let twice = |m: &mut Manifest| m.files.push(m.files[0].clone());
-    let bad: [(&str, fn(&mut Manifest)); 8] = [
+    type Spoil = fn(&mut Manifest);
+    let bad: [(&str, Spoil); 8] = [
         ("format 2 is not 1", |m| m.format = 2),
         ("generation 0 and epoch 9", |m| m.generation = 0),
         ("sink 3 promised epoch 10, which is later", |m| m.handles[0].epoch = Epoch(10)),
