@@ -11,6 +11,8 @@ pub mod datagen_field;
 pub mod delivery;
 pub mod error;
 pub mod files_sink;
+pub mod files_source;
+pub mod files_text;
 pub mod net;
 pub mod nexmark;
 pub mod nexmark_columns;

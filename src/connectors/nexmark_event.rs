@@ -235,7 +235,8 @@ mod tests {
         let world = World { seed: 7, gap_us: 10_000 };
         let draw = world.draw(Purpose::BidAuction);
         let event = 1_000_000;
-        let hot = (0..10_000).filter(|i| world.bid_auction(event, draw.at(*i)) % HOT_EVERY == 0).count();
+        let hot =
+            (0..10_000).filter(|i| world.bid_auction(event, draw.at(*i)).is_multiple_of(HOT_EVERY)).count();
         assert!((4_800..5_400).contains(&hot), "{hot} of 10000 bids are for a hot auction");
         let ids: Vec<u64> = (0..10_000).map(|i| world.bid_auction(event, draw.at(i))).collect();
         let last = world.auction_id(event);

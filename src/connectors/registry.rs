@@ -3,7 +3,7 @@
 use super::error::ConnectorError;
 use super::sink::SinkTarget;
 use super::source::Source;
-use super::{blackhole, datagen, files_sink, nexmark};
+use super::{blackhole, datagen, files_sink, files_source, nexmark};
 use std::sync::Arc;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
 use weir_catalog::source::Options;
@@ -16,6 +16,7 @@ type KnownColumns = fn(&Options) -> Option<Vec<Column>>;
 /// The sources: what they take, how they are opened, and the columns of those that know them.
 const SOURCES: &[(ConnectorSpec, OpenSource, Option<KnownColumns>)] = &[
     (nexmark::SPEC, |s| Ok(Arc::new(nexmark::Nexmark::open(s)?)), Some(nexmark::columns)),
+    (files_source::SPEC, |s| Ok(Arc::new(files_source::FilesSource::open(s)?)), None),
     (datagen::SPEC, |s| Ok(Arc::new(datagen::Datagen::open(s)?)), None),
 ];
 

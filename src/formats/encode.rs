@@ -146,6 +146,13 @@ impl Encoder for TextEncoder {
     }
 }
 
+/// A row as a line of JSON, for messages.
+pub fn json_line(row: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    let mut encoder = TextEncoder::new(Box::new(io::sink()), None);
+    encoder.write(row).map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
+    Ok(encoder.buffer.to_vec())
+}
+
 /// A CSV field: quoted where it would be read back as something else.
 fn push_csv(out: &mut BytesMut, value: &[u8], delimiter: u8) {
     let special = |b: &u8| *b == delimiter || matches!(*b, b'"' | b'\n' | b'\r');

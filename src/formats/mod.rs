@@ -12,5 +12,6 @@ pub mod decode;
 pub mod encode;
 pub mod json;
 pub mod json_value;
+pub mod parquet;
 pub mod parse;
 pub mod text;

@@ -78,8 +78,7 @@ fn encode(encoding: Encoding, rows: &RecordBatch) -> Vec<u8> {
     let mut encoder = encoder(encoding, &rows.schema(), Box::new(out.clone())).unwrap();
     encoder.write(rows).unwrap();
     encoder.finish().unwrap();
-    let bytes = out.0.lock().clone();
-    bytes
+    out.0.lock().clone()
 }
 
 #[test]

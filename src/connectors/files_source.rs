@@ -1,0 +1,327 @@
+//! `connector = 'file'` as a source: files of the local disk, found by a glob.
+//!
+//! A split is a file. Its offset is a position in the text (uncompressed, if the file is
+//! compressed) at the start of a record, or a row number of a Parquet file. With `follow`, new
+//! files are looked for, and plain text is read on as it is appended to; a last line without an
+//! end is then waited for, while otherwise the end of the file ends it.
+
+use super::error::ConnectorError;
+use super::files_sink::local_path;
+use super::files_text::TextReader;
+use super::options;
+use super::source::{DeadLetter, Source, SourceError, Split, SplitPoll, SplitReader, Waker};
+use crate::checkpoint::participant::Offset;
+use crate::formats::compression::Compression;
+use crate::formats::csv::CsvDecoder;
+use crate::formats::decode::{BadRecord, Decoder};
+use crate::formats::json::JsonDecoder;
+use crate::formats::parquet::{ParquetBatch, ParquetRows};
+use arrow::array::RecordBatch;
+use serde::Deserialize;
+use std::fs::File;
+use std::path::Path;
+use tracing::warn;
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
+use weir_catalog::{Column, source};
+
+const NAME: &str = "file";
+
+/// What CREATE SOURCE may say.
+pub const SPEC: ConnectorSpec = ConnectorSpec {
+    name: NAME,
+    role: ConnectorRole::Source,
+    options: &[
+        OptionSpec { name: "path", required: true, help: "A file, or a glob: data/**/*.json." },
+        OptionSpec {
+            name: "follow",
+            required: false,
+            help: "Whether to keep reading what is added. Default false.",
+        },
+        OptionSpec {
+            name: "compression",
+            required: false,
+            help: "none, gzip or zstd. Default: by the end of the file's name (.gz, .zst).",
+        },
+        OptionSpec {
+            name: "on_error",
+            required: false,
+            help: "What can't be decoded: dead_letter (the default), skip or fail.",
+        },
+    ],
+    encodings: &["JSON", "CSV", "PARQUET"],
+    delivery: Delivery::ExactlyOnce,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilesOptions {
+    path: String,
+    #[serde(default)]
+    follow: bool,
+    compression: Option<String>,
+    #[serde(default)]
+    on_error: OnError,
+}
+
+/// What happens to what can't be decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// It is kept.
+    #[default]
+    DeadLetter,
+    /// It is forgotten.
+    Skip,
+    /// The source fails.
+    Fail,
+}
+
+impl OnError {
+    /// What a poll gives for rows and bad records of `split`.
+    pub fn apply(self, split: &str, rows: RecordBatch, bad: Vec<Located>) -> Result<SplitPoll, SourceError> {
+        let letters = match self {
+            OnError::Skip => Vec::new(),
+            OnError::Fail if !bad.is_empty() => {
+                let (offset, record) = &bad[0];
+                return Err(SourceError(format!("could not decode record at {offset}: {}", record.reason)));
+            }
+            _ => bad
+                .into_iter()
+                .map(|(offset, record)| DeadLetter {
+                    split: split.to_owned(),
+                    offset: offset.to_string(),
+                    payload: record.payload,
+                    reason: record.reason,
+                })
+                .collect(),
+        };
+        Ok(SplitPoll::Rows(rows, letters))
+    }
+}
+
+/// A bad record and its offset in the split.
+pub type Located = (u64, BadRecord);
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonOptions {}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CsvOptions {
+    delimiter: Option<String>,
+    header: Option<bool>,
+    without_header: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Encode {
+    Json,
+    Csv { delimiter: u8, header: bool },
+    Parquet,
+}
+
+/// Files as a source.
+#[derive(Debug)]
+pub struct FilesSource {
+    pattern: String,
+    follow: bool,
+    compression: Option<Compression>,
+    on_error: OnError,
+    encode: Encode,
+    columns: Vec<Column>,
+}
+
+impl FilesSource {
+    /// From a declaration.
+    pub fn open(declared: &source::Source) -> Result<Self, ConnectorError> {
+        let read: FilesOptions = options::read(NAME, &declared.options)?;
+        let invalid = |option: &str, reason: String| {
+            let (connector, option) = (NAME.to_owned(), option.to_owned());
+            ConnectorError::InvalidOption { connector, option, reason }
+        };
+        let pattern = local_path(&read.path)?.to_string_lossy().into_owned();
+        glob::Pattern::new(&pattern).map_err(|e| invalid("path", e.msg.to_owned()))?;
+        let compression = match read.compression.as_deref() {
+            None => None,
+            Some(name) => Some(
+                Compression::named(name)
+                    .ok_or_else(|| invalid("compression", "it is none, gzip or zstd".to_owned()))?,
+            ),
+        };
+        let opened = Self {
+            pattern,
+            follow: read.follow,
+            compression,
+            on_error: read.on_error,
+            encode: encode_of(declared)?,
+            columns: declared.columns.clone(),
+        };
+        // So that a column of a type that can't be decoded is refused now.
+        let all: Vec<usize> = (0..opened.columns.len()).collect();
+        if opened.encode != Encode::Parquet {
+            opened
+                .decoder(&all)
+                .map_err(|reason| ConnectorError::Unsupported { connector: NAME.into(), what: reason })?;
+        }
+        Ok(opened)
+    }
+
+    fn decoder(&self, columns: &[usize]) -> Result<Box<dyn Decoder>, String> {
+        Ok(match self.encode {
+            Encode::Csv { delimiter, .. } => Box::new(CsvDecoder::new(&self.columns, columns, delimiter)?),
+            _ => Box::new(JsonDecoder::new(&self.columns, columns)?),
+        })
+    }
+}
+
+fn encode_of(declared: &source::Source) -> Result<Encode, ConnectorError> {
+    let unsupported = |what: String| ConnectorError::Unsupported { connector: NAME.into(), what };
+    if !matches!(declared.format.format.as_str(), "PLAIN" | "") {
+        return Err(unsupported(format!("FORMAT {}", declared.format.format)));
+    }
+    match declared.format.encode.as_str() {
+        "JSON" => options::read::<JsonOptions>(NAME, &declared.format.options).map(|_| Encode::Json),
+        "PARQUET" => options::read::<JsonOptions>(NAME, &declared.format.options).map(|_| Encode::Parquet),
+        "CSV" => {
+            let csv: CsvOptions = options::read(NAME, &declared.format.options)?;
+            let delimiter = match csv.delimiter.as_deref().unwrap_or(",").as_bytes() {
+                [one] if !matches!(one, b'"' | b'\n' | b'\r') => *one,
+                b"\\t" => b'\t',
+                _ => {
+                    let (connector, option) = (NAME.to_owned(), "delimiter".to_owned());
+                    let reason = "it is one character, and neither a quote nor an end of line".to_owned();
+                    return Err(ConnectorError::InvalidOption { connector, option, reason });
+                }
+            };
+            let header = csv.header.or(csv.without_header.map(|without| !without)).unwrap_or(false);
+            Ok(Encode::Csv { delimiter, header })
+        }
+        other => Err(unsupported(format!("ENCODE {other}"))),
+    }
+}
+
+impl Source for FilesSource {
+    fn splits(&self) -> Result<Vec<Split>, SourceError> {
+        let options = glob::MatchOptions {
+            case_sensitive: true,
+            require_literal_separator: true,
+            require_literal_leading_dot: true,
+        };
+        let paths = glob::glob_with(&self.pattern, options).map_err(|e| SourceError(e.to_string()))?;
+        let mut splits = Vec::new();
+        for path in paths {
+            let path =
+                path.map_err(|e| SourceError(format!("could not list {}: {}", self.pattern, e.error())))?;
+            // Markers of file sinks are no data.
+            let is_marker = path.parent().and_then(Path::file_name).is_some_and(|name| name == "_weir");
+            if path.is_file() && !is_marker {
+                splits.push(Split { name: path.to_string_lossy().into_owned() });
+            }
+        }
+        if splits.is_empty() && !self.follow {
+            warn!(path = self.pattern, "no file matches");
+        }
+        splits.sort();
+        Ok(splits)
+    }
+
+    fn grows(&self) -> bool {
+        self.follow
+    }
+
+    fn reader(
+        &self,
+        split: &Split,
+        from: Option<&Offset>,
+        until: Option<&Offset>,
+        columns: &[usize],
+        _waker: Waker,
+    ) -> Result<Box<dyn SplitReader>, SourceError> {
+        let number = |offset: &Offset| {
+            offset
+                .0
+                .parse::<u64>()
+                .map_err(|_| SourceError(format!("{} has no offset \"{}\"", split.name, offset.0)))
+        };
+        let from = from.map_or(Ok(0), number)?;
+        let until = until.map(number).transpose()?;
+        let file = File::open(&split.name)
+            .map_err(|e| SourceError(format!("could not open {}: {e}", split.name)))?;
+        if self.encode == Encode::Parquet {
+            let rows = Err((file, self.columns.clone(), columns.to_vec()));
+            let split = split.name.clone();
+            return Ok(Box::new(ParquetReader { split, on_error: self.on_error, next: from, until, rows }));
+        }
+        let compression = self.compression.unwrap_or_else(|| Compression::of_path(&split.name));
+        let header = matches!(self.encode, Encode::Csv { header: true, .. });
+        let decoder = self.decoder(columns).map_err(SourceError)?;
+        let follow = self.follow && compression == Compression::None;
+        let reader = TextReader::open(&split.name, file, compression, decoder, from, until)?;
+        Ok(Box::new(reader.with(header, follow, self.on_error)))
+    }
+}
+
+/// Rows that are asked of a Parquet file at a time.
+const PARQUET_ROWS: usize = 4096;
+
+struct ParquetReader {
+    split: String,
+    on_error: OnError,
+    until: Option<u64>,
+
+    next: u64,
+    /// Opened at the first poll; `None` at the end.
+    #[allow(clippy::type_complexity, reason = "what opening needs")]
+    rows: Result<Option<ParquetRows>, (File, Vec<Column>, Vec<usize>)>,
+}
+
+impl ParquetReader {
+    /// Opens the file; one that is no Parquet file is one bad record.
+    fn open(&mut self) -> Result<Option<SplitPoll>, SourceError> {
+        let Err((file, declared, wanted)) = &self.rows else { return Ok(None) };
+        let limit = self.until.map(|until| until.saturating_sub(self.next) as usize);
+        let file = file.try_clone().map_err(|e| SourceError(e.to_string()))?;
+        match ParquetRows::open(file, declared, wanted, (self.next as usize, limit), PARQUET_ROWS) {
+            Ok(rows) => {
+                self.rows = Ok(Some(rows));
+                Ok(None)
+            }
+            Err(reason) => {
+                let columns: Vec<Column> = wanted.iter().map(|w| declared[*w].clone()).collect();
+                let none = RecordBatch::new_empty(weir_catalog::column::arrow_schema(&columns));
+                self.rows = Ok(None);
+                // Once: a reader that goes on from here has seen it.
+                let seen = std::mem::replace(&mut self.next, u64::MAX) == u64::MAX;
+                let bad = (!seen).then(|| (0, BadRecord { at: 0, payload: Vec::new(), reason }));
+                self.on_error.apply(&self.split, none, bad.into_iter().collect()).map(Some)
+            }
+        }
+    }
+}
+
+impl SplitReader for ParquetReader {
+    fn poll(&mut self, _rows_max: usize, _now_us: i64) -> Result<SplitPoll, SourceError> {
+        if let Some(polled) = self.open()? {
+            return Ok(polled);
+        }
+        let Ok(Some(rows)) = &mut self.rows else { return Ok(SplitPoll::Finished) };
+        match rows.next() {
+            None => Ok(SplitPoll::Finished),
+            Some(Err(reason)) => Err(SourceError(format!("could not read {}: {reason}", self.split))),
+            Some(Ok(ParquetBatch { rows, bad, count })) => {
+                let located = bad.into_iter().map(|record| (self.next + record.at as u64, record)).collect();
+                self.next += count as u64;
+                self.on_error.apply(&self.split, rows, located)
+            }
+        }
+    }
+
+    fn offset(&self) -> Offset {
+        Offset(self.next.to_string())
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/files_source.rs"]
+mod tests;
