@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
-use weir_catalog::{Object, ObjectBody, ObjectId, ObjectKind, ObjectName};
+use weir_catalog::{Object, ObjectBody, ObjectId, ObjectName};
 
 /// How deep views may be nested.
 const VIEW_DEPTH_MAX: usize = 64;
@@ -287,10 +287,5 @@ impl BindContext {
     /// The object that a name means; an unqualified one has an empty schema.
     pub fn resolve(&self, name: &ObjectName) -> Option<&Arc<Object>> {
         if name.schema.is_empty() { self.find(&name.name) } else { self.catalog.get(name) }
-    }
-
-    /// The object of this name and one of these kinds.
-    pub(super) fn resolve_kind(&self, name: &ObjectName, kinds: &[ObjectKind]) -> Option<&Arc<Object>> {
-        self.resolve(name).filter(|object| kinds.contains(&object.kind()))
     }
 }

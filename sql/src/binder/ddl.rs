@@ -165,10 +165,10 @@ pub(super) fn drop(
             }
         }
     }
+    others.sort_by_key(|o| o.id);
     if !others.is_empty() && !cascade {
         return Err(still_read(kind, &named, &others, context));
     }
-    others.sort_by_key(|o| o.id);
     match others.as_slice() {
         [] => {}
         [one] => notices.push(format!("drop cascades to {} {}", one.kind(), plain(&one.name))),

@@ -148,7 +148,7 @@ pub(super) fn insert(insert: &ast::Insert, context: &BindContext, text: &str) ->
                 values(&target, columns, &rows, context, text)?
             }
             None => {
-                let plan = query::plan_query(source, context, text)?.plan;
+                let plan = query::plan_rows(source, context, text)?;
                 let columns = arity_checked(&columns, plan.schema().fields().len(), explicit)?;
                 from_query(&target, columns, plan, context)?
             }
@@ -408,7 +408,7 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
     select.projection = target.items();
     select.projection.extend(new.into_iter().enumerate().map(|(i, expr)| item(expr, &format!("new{i}"))));
     select.selection = update.selection.clone();
-    let plan = query::plan_query(&query, context, text)?.plan;
+    let plan = query::plan_rows(&query, context, text)?;
     let targets: Vec<(usize, &Column)> = set.iter().map(|o| (arity + o, &target.table.columns[*o])).collect();
     let plan = assign_columns(plan, &targets)?;
     target.dml(DmlKind::Update, plan, update.returning.as_deref(), context, text)
@@ -435,7 +435,7 @@ pub(super) fn delete(delete: &ast::Delete, context: &BindContext, text: &str) ->
     let select = select_mut(&mut query)?;
     select.projection = target.items();
     select.selection = delete.selection.clone();
-    let plan = query::plan_query(&query, context, text)?.plan;
+    let plan = query::plan_rows(&query, context, text)?;
     target.dml(DmlKind::Delete, plan, delete.returning.as_deref(), context, text)
 }
 

@@ -156,3 +156,11 @@ mod tests;
 #[cfg(test)]
 #[path = "tests/fixture.rs"]
 mod fixture;
+
+#[cfg(test)]
+#[path = "tests/ddl.rs"]
+mod ddl_tests;
+
+#[cfg(test)]
+#[path = "tests/dml.rs"]
+mod dml_tests;

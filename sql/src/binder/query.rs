@@ -33,6 +33,16 @@ pub(super) fn plan_query(query: &ast::Query, context: &BindContext, text: &str) 
     Ok(Planned { plan, reads })
 }
 
+/// Plans a query whose columns are to be written into others: names and types are as they come, so
+/// that literals and parameters can still take the type of their column.
+pub(super) fn plan_rows(
+    query: &ast::Query,
+    context: &BindContext,
+    text: &str,
+) -> Result<LogicalPlan, SqlError> {
+    planned(query.clone(), &Provider::new(context), text)
+}
+
 /// The plan of a plain view, with the view's column names.
 pub(super) fn plan_view(view: &View, provider: &Provider<'_>) -> Result<LogicalPlan, SqlError> {
     let query = crate::parser::parse_query(&view.query)?;
@@ -41,7 +51,11 @@ pub(super) fn plan_view(view: &View, provider: &Provider<'_>) -> Result<LogicalP
     rename(plan, &names)
 }
 
-fn plan_with(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
+fn plan_with(query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
+    finish(planned(query, provider, text)?)
+}
+
+fn planned(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
     rewrite::rewrite(&mut query, provider.context)?;
     let report = |error| report::sql_error(error, Some(&Text::new(text)));
     let planner = planner(provider);
@@ -49,7 +63,7 @@ fn plan_with(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Resu
     let plan = planner
         .sql_statement_to_plan_with_context(ast::Statement::Query(Box::new(query)), &mut state)
         .map_err(report)?;
-    finish(optimize::analyze(plan).map_err(report)?)
+    optimize::analyze(plan).map_err(report)
 }
 
 /// DataFusion's SQL planner over a provider.

@@ -1,10 +1,6 @@
 //! Statements bound over a small catalog: what comes out, and what is refused how.
 
 use super::fixture::*;
-use super::*;
-use crate::plan::PlanOp;
-use weir_catalog::relation::{OnConflict, RowKey};
-use weir_catalog::{CatalogChange, ObjectBody, SqlState};
 
 #[test]
 fn select_gets_postgres_names_and_types() {
