@@ -1,7 +1,7 @@
 //! The settings of one session: what SET changed, over the database's, over the server's.
 
 use super::SessionError;
-use crate::config::{Config, SETTINGS, Scope, SettingSpec, check_session, find, parse_duration};
+use crate::config::{Config, SETTINGS, SettingSpec, check_session, find, parse_duration};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,11 +122,6 @@ impl Settings {
         let row = |spec: &SettingSpec| [spec.name.to_owned(), self.get(spec, database), spec.help.to_owned()];
         SETTINGS.iter().map(row).collect()
     }
-}
-
-/// Whether SET of this setting within a transaction is a plain session setting.
-pub fn is_session_setting(name: &str) -> bool {
-    find(name).is_ok_and(|spec| spec.scope == Scope::Session)
 }
 
 #[cfg(test)]

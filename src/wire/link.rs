@@ -129,11 +129,6 @@ impl Inbox {
         }
         self.peeked.as_ref().and_then(|message| message.as_ref().ok())
     }
-
-    /// Whether a message is here already.
-    pub fn is_ready(&self) -> bool {
-        self.peeked.is_some() || !self.receiver.is_empty()
-    }
 }
 
 impl Drop for Inbox {

@@ -7,6 +7,7 @@
 
 mod alter;
 mod command;
+mod copy;
 mod create_sink;
 mod create_source;
 mod create_view;
@@ -113,6 +114,7 @@ fn statement(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         "DROP" => alter::drop(cursor),
         "ALTER" => alter::alter(cursor),
         "COMMENT" => alter::comment(cursor),
+        "COPY" => copy::copy(cursor),
         "TRUNCATE" => alter::truncate(cursor),
         "EXPLAIN" => command::explain(cursor),
         "SHOW" => command::show(cursor),
@@ -146,13 +148,12 @@ fn statement(cursor: &mut Cursor<'_>) -> Parse<Statement> {
 }
 
 /// Statements of PostgreSQL or a peer that Weir does not have.
-const REFUSED: [&str; 27] = [
+const REFUSED: [&str; 26] = [
     "ANALYZE",
     "CALL",
     "CANCEL",
     "CLOSE",
     "CLUSTER",
-    "COPY",
     "DECLARE",
     "DO",
     "FETCH",

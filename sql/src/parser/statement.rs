@@ -56,6 +56,8 @@ pub enum Statement {
     Comment { kind: ObjectKind, name: ObjectName, text: Option<String> },
     /// TRUNCATE name: DELETE of all rows.
     Truncate(ObjectName),
+    /// COPY.
+    Copy(Box<Copy>),
     /// EXPLAIN of a query or of a CREATE MATERIALIZED VIEW / SINK.
     Explain { statement: Box<Statement>, analyze: bool },
     /// SHOW TABLES, SHOW name, …
@@ -87,6 +89,55 @@ pub enum Statement {
     Wait,
     /// RECOVER: restart the dataflow from its last checkpoint.
     Recover,
+}
+
+/// COPY between a client and a table or query.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// Which way, and what.
+    pub what: CopyWhat,
+    /// How lines are written.
+    pub options: CopyOptions,
+}
+
+/// Which way a COPY goes.
+#[derive(Clone, Debug)]
+pub enum CopyWhat {
+    /// TO STDOUT: the rows of a SELECT; that of a table is spelled out.
+    Out {
+        /// Its text.
+        query: String,
+    },
+    /// FROM STDIN: rows into a table.
+    In {
+        /// The table.
+        relation: ObjectName,
+        /// The columns that lines have; empty: all.
+        columns: Vec<String>,
+    },
+}
+
+/// How COPY's lines are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// CSV rather than PostgreSQL's text format.
+    pub csv: bool,
+    /// Whether the first line names the columns.
+    pub header: bool,
+    /// Between values.
+    pub delimiter: u8,
+    /// What stands for NULL, unquoted.
+    pub null: String,
+    /// Around values of CSV that need it.
+    pub quote: u8,
+    /// Before a quote within quotes; `None`: the quote itself.
+    pub escape: Option<u8>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self { csv: false, header: false, delimiter: b'\t', null: "\\N".to_owned(), quote: b'"', escape: None }
+    }
 }
 
 /// What SHOW shows.
