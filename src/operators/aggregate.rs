@@ -379,3 +379,7 @@ impl std::fmt::Debug for Aggregate {
 #[cfg(test)]
 #[path = "tests/aggregate.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/aggregate_random.rs"]
+mod random_tests;

@@ -15,7 +15,7 @@ use crate::dataflow::operator::{Fetched, Operator, Output, OutputItem, Polled, P
 use crate::state::StateError;
 use crate::state::store::{StateRead, WriteOp, prefix_end};
 use crate::stream::builder::batch_of;
-use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, VnodeSet, Watermark};
+use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, Vnode, VnodeSet, Watermark};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
@@ -249,6 +249,29 @@ impl<'a> Driver<'a> {
             self.operator.evict(self.epoch, usize::MAX);
         }
         std::mem::take(&mut self.output)
+    }
+
+    /// The entries of the last checkpoint's state that belong to its vnodes.
+    pub fn own_saved(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let own = |(key, _): &(&Vec<u8>, &Vec<u8>)| self.vnodes.contains(Vnode(key[4]));
+        self.saved.0.entries.iter().filter(own).map(|(key, value)| (key.clone(), value.clone()))
+    }
+
+    /// An operator with these vnodes that starts from the state of `epoch`, which may hold others'.
+    pub fn from_state(make: Make<'a>, vnodes: VnodeSet, state: MemoryState, epoch: u64) -> Self {
+        let epoch = Epoch(epoch);
+        let mut driver = Self {
+            make,
+            vnodes,
+            evict: false,
+            operator: make(),
+            state: state.clone(),
+            epoch,
+            saved: (state, epoch),
+            output: EpochOutput::default(),
+        };
+        driver.restore();
+        driver
     }
 
     /// The actor is lost; a new one starts from the last checkpoint (which must be the last barrier).
