@@ -164,3 +164,7 @@ mod ddl_tests;
 #[cfg(test)]
 #[path = "tests/dml.rs"]
 mod dml_tests;
+
+#[cfg(test)]
+#[path = "tests/nexmark.rs"]
+mod nexmark_tests;

@@ -2,19 +2,21 @@
 
 use super::BindContext;
 use crate::error::SqlError;
-use crate::parser::written;
 use weir_catalog::{Object, ObjectKind, ObjectName, SqlState};
 
 /// The candidate that differs least from `name`, if it differs little.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = match name.chars().count() {
+    let length = name.chars().count();
+    let limit = match length {
         0..=2 => 1,
         3..=5 => 2,
         _ => 3,
     };
     candidates
         .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= limit && *distance < candidate.chars().count())
+        .filter(|(distance, candidate)| {
+            *distance <= limit && *distance < length.max(candidate.chars().count())
+        })
         .min()
         .map(|(_, candidate)| candidate)
 }
@@ -103,11 +105,7 @@ pub(super) fn not_a(object: &Object, wanted: ObjectKind, verb: &str) -> SqlError
         SqlState::WRONG_OBJECT_TYPE,
         format!("\"{}\" is not {article} {wanted}", plain(&object.name)),
     )
-    .hint(format!(
-        "Use {verb} {} for {}.",
-        object.kind().to_string().to_uppercase(),
-        written(&object.name)
-    ))
+    .hint(format!("Use {verb} {} {}.", object.kind().to_string().to_uppercase(), object.name))
 }
 
 #[cfg(test)]

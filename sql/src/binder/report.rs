@@ -187,6 +187,12 @@ fn grouping_error(message: &str) -> SqlError {
 fn function_mismatch(call: &str) -> SqlError {
     let (name, types) = call.split_once('(').unwrap_or((call, ""));
     let types: Vec<&str> = types.trim_end_matches(')').split(", ").map(sql_name).collect();
+    // Some operators are functions of that name.
+    if let [left, right] = types.as_slice()
+        && !name.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+    {
+        return no_operator(left, name, right);
+    }
     undefined(name, &types.join(", "))
 }
 

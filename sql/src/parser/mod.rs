@@ -20,7 +20,7 @@ pub(crate) use cursor::{fold, name_of};
 pub(crate) use text::Text;
 
 use crate::error::SqlError;
-use cursor::{Cursor, DIALECT, Fault, Parse};
+use cursor::{Cursor, DIALECT, Fault, Parse, is_word};
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use statement::{Parsed, Statement};
@@ -71,7 +71,21 @@ fn tokens_of(sql: &str, text: &Text<'_>) -> Result<Vec<TokenWithSpan>, SqlError>
         SqlError::new(SqlState::SYNTAX_ERROR, message).at(text.char(error.location) + 1)
     })?;
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
-    Ok(tokens)
+    Ok(without_table(tokens))
+}
+
+/// `TUMBLE(TABLE t, …)`, as the standard writes a table argument, without the word TABLE.
+fn without_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut i = 0;
+    while i + 3 < tokens.len() {
+        let window = is_word(&tokens[i].token, "TUMBLE") || is_word(&tokens[i].token, "HOP");
+        let table = tokens[i + 1].token == Token::LParen && is_word(&tokens[i + 2].token, "TABLE");
+        if window && table && matches!(tokens[i + 3].token, Token::Word(_)) {
+            tokens.remove(i + 2);
+        }
+        i += 1;
+    }
+    tokens
 }
 
 /// The statement of these tokens of `text`, all of them.

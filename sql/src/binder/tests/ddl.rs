@@ -334,7 +334,7 @@ fn drop_names_or_takes_what_depends_on_it() {
     );
     let e = db.error("drop table v");
     assert_eq!((e.state.0, e.message.as_str()), ("42809", "\"v\" is not a table"));
-    assert_eq!(e.hint.as_deref(), Some("Use DROP MATERIALIZED VIEW for v."));
+    assert_eq!(e.hint.as_deref(), Some("Use DROP MATERIALIZED VIEW v."));
     let e = db.error("drop materialized view vv");
     assert_eq!((e.state.0, e.message.as_str()), ("42P01", "materialized view \"vv\" does not exist"));
     assert_eq!(e.hint.as_deref(), Some("Perhaps you meant the materialized view \"v\"."));
