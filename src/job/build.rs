@@ -125,7 +125,7 @@ pub fn operator(fragment_node: &FragmentNode, context: &BuildContext) -> Result<
         PlanOp::Window { kind, time } => Box::new(Window::new(*kind, *time, schema)),
         PlanOp::Aggregate { .. } => super::build_stateful::aggregate(node, inputs, tables, context)?,
         PlanOp::Join { .. } => super::build_stateful::join(node, inputs, tables, context)?,
-        PlanOp::TopN { .. } => return Err(JobError::limit("top-n is not built yet")),
+        PlanOp::TopN { .. } => super::build_stateful::top_n(node, inputs, tables)?,
         PlanOp::Exchange { .. } => {
             return Err(JobError::internal("an exchange is a cut between fragments, not an operator"));
         }

@@ -6,6 +6,8 @@ use super::manager::JobError;
 use crate::dataflow::operator::Operator;
 use crate::operators::aggregate::Aggregate;
 use crate::operators::join::{HashJoin, JoinInput, JoinSpec};
+use crate::operators::top_n::{TopN, TopNSpec};
+use crate::operators::top_one::TopOne;
 use weir_catalog::TableId;
 use weir_sql::plan::{AggregateCall, PlanNode, PlanOp};
 
@@ -34,6 +36,26 @@ pub fn join(
         schema: node.schema.clone(),
     };
     Ok(Box::new(HashJoin::new(spec, context.errors.clone())))
+}
+
+/// A top-n; the last or best row of each group has an operator of its own.
+pub fn top_n(node: &PlanNode, inputs: &[NodeInput], tables: &[TableId]) -> Result<Box<dyn Operator>, JobError> {
+    let PlanOp::TopN { group, order, offset, limit, rank } = &node.op else {
+        return Err(JobError::internal("a top-n is built from a top-n node"));
+    };
+    let spec = TopNSpec {
+        input: inputs[0].schema.clone(),
+        group: group.clone(),
+        order: order.clone(),
+        offset: *offset,
+        limit: *limit,
+        rank: *rank,
+        append_only: inputs[0].properties.append_only,
+        table: tables[0],
+        schema: node.schema.clone(),
+    };
+    let one = spec.append_only && spec.limit == Some(1) && spec.offset == 0 && !spec.rank;
+    Ok(if one { Box::new(TopOne::new(spec)) } else { Box::new(TopN::new(spec)) })
 }
 
 /// How many internal tables an aggregate needs.
