@@ -197,10 +197,8 @@ impl Writer {
 
     fn write(&mut self, sealed: &SealedEpoch) -> Result<(), StateError> {
         failpoint::hit("apply.before_writes")?;
-        for run in &sealed.runs {
-            self.store.apply(run)?;
-            failpoint::hit("apply.between_runs")?;
-        }
+        self.store.apply_all(&sealed.runs)?;
+        failpoint::hit("apply.after_writes")?;
         sealed.drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))
     }
 }

@@ -70,7 +70,7 @@ fn random_runs(rng: &mut StdRng, writes: usize, model: &mut Model) -> Vec<WriteR
 }
 
 fn apply(store: &mut dyn StateStore, runs: &[WriteRun]) {
-    runs.iter().for_each(|run| store.apply(run).unwrap());
+    store.apply_all(runs).unwrap();
 }
 
 fn scan(state: &dyn StateRead, lower: &[u8], upper: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -67,3 +67,32 @@ fn checkpoints_share_what_did_not_change() {
     assert_eq!(inodes[1].len(), 2);
     assert!(inodes[1].contains(&inodes[0][0]));
 }
+
+#[test]
+fn conforms_when_everything_is_ingested() {
+    conformance::check(|live, checkpoint| {
+        let mut store = match checkpoint {
+            Some(checkpoint) => RocksStore::restore(checkpoint, live, &memory()).unwrap(),
+            None => RocksStore::create(live, &memory()).unwrap(),
+        };
+        store.ingest_entries = 1;
+        Box::new(store)
+    });
+}
+
+#[test]
+fn a_large_epoch_is_an_sst_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = RocksStore::create(dir.path(), &memory()).unwrap();
+    let runs: Vec<_> = (0..2u8)
+        .map(|table| {
+            let mut run = WriteRun::new(TableId(u32::from(table)));
+            (0..INGEST_ENTRIES as u32).for_each(|i| run.write(WriteOp::Put, &i.to_le_bytes(), &[1, table]));
+            run
+        })
+        .collect();
+    store.apply_all(&runs).unwrap();
+    assert_eq!(store.property("rocksdb.num-entries-active-mem-table"), Some(0));
+    assert_eq!(store.snapshot().get(&[0, 0, 0, 1, 5, 0, 0, 0]).unwrap(), Some(vec![1, 1]));
+    assert!(!store.incoming.exists());
+}
