@@ -5,17 +5,22 @@
 
 pub mod aggregate;
 pub mod calendar;
+pub mod cast;
 pub mod clock;
 pub mod datetime;
 pub mod error;
 pub mod interval;
+pub mod json;
 pub mod math;
 pub mod numeric;
 pub mod operator;
+pub mod parse;
 pub mod ranking;
+pub mod rules;
 pub mod scalar;
 pub mod string;
 pub mod table;
+pub mod text;
 pub mod to_char;
 pub mod window;
 
@@ -104,5 +109,10 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
 
 /// Rewrites of the bound plan, in order: all of them, DataFusion's own type coercion included.
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())]
+    vec![
+        Arc::new(rules::Operators),
+        Arc::new(ResolveGroupingFunction::new()),
+        Arc::new(TypeCoercion::new()),
+        Arc::new(rules::Casts),
+    ]
 }

@@ -25,7 +25,7 @@ use arrow::error::ArrowError;
 use datafusion_common::{DFSchema, DataFusionError, Result, ScalarValue, internal_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion_expr::{ColumnarValue, Expr, ExprSchemable, ScalarUDF, cast};
+use datafusion_expr::{BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarUDF, cast};
 use sqlparser::ast::BinaryOperator;
 use std::sync::{Arc, LazyLock};
 use weir_catalog::SqlState;
@@ -64,6 +64,29 @@ enum Op {
 /// Plans arithmetic operators as calls of the functions here.
 #[derive(Debug)]
 pub struct ArithmeticPlanner;
+
+/// DataFusion's arithmetic as a call of ours; other operators as they are.
+pub fn replaced(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+    let function = match binary.op {
+        Operator::Plus => &PLUS,
+        Operator::Minus => &MINUS,
+        Operator::Multiply => &TIMES,
+        Operator::Divide => &DIVIDE,
+        Operator::Modulo => &MODULO,
+        _ => return Ok(Expr::BinaryExpr(binary)),
+    };
+    let types = (binary.left.get_type(schema), binary.right.get_type(schema));
+    match types {
+        // A parameter whose type is not known yet.
+        (Ok(DataType::Null), _) | (_, Ok(DataType::Null)) | (Err(_), _) | (_, Err(_)) => {
+            Ok(Expr::BinaryExpr(binary))
+        }
+        _ => {
+            let args = vec![*binary.left, *binary.right];
+            Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
+        }
+    }
+}
 
 impl ExprPlanner for ArithmeticPlanner {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {

@@ -107,15 +107,20 @@ impl ScalarUDFImpl for Function {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        (self.coerce)(types).ok_or_else(|| no_such(self.name, types))
+        // An error here would be replaced by DataFusion's own words: it comes with the type.
+        Ok((self.coerce)(types).unwrap_or_else(|| types.to_vec()))
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok((self.output)(types, &vec![None; types.len()]))
+        match (self.coerce)(types) {
+            Some(types) => Ok((self.output)(&types, &vec![None; types.len()])),
+            None => Err(no_such(self.name, types)),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let types: Vec<DataType> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
+        let types = (self.coerce)(&types).ok_or_else(|| no_such(self.name, &types))?;
         let output = (self.output)(&types, args.scalar_arguments);
         Ok(Arc::new(Field::new(self.name, output, true)))
     }

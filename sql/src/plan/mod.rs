@@ -21,8 +21,10 @@ mod top_n;
 mod window;
 
 pub use lower::lower;
-pub use node::{AggregateCall, AggregateFunction, JoinKind, PlanNode, PlanOp, SortKey, StreamPlan, WindowKind};
-pub use optimize::{analyze, optimize};
+pub use node::{
+    AggregateCall, AggregateFunction, JoinKind, PlanNode, PlanOp, SortKey, StreamPlan, WindowKind,
+};
+pub use optimize::optimize;
 pub use property::{Distribution, Properties};
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};

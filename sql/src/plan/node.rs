@@ -2,8 +2,8 @@
 //! the node's input; a join's residual: left columns, then right).
 
 use super::property::{Distribution, Properties};
-use arrow::datatypes::{Field, SchemaRef};
 use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 use weir_catalog::ObjectId;
@@ -113,7 +113,9 @@ impl WindowKind {
 impl std::fmt::Display for WindowKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            WindowKind::Tumble { size_us, offset_us } => write!(f, "tumble(size {size_us}us, offset {offset_us}us)"),
+            WindowKind::Tumble { size_us, offset_us } => {
+                write!(f, "tumble(size {size_us}us, offset {offset_us}us)")
+            }
             WindowKind::Hop { size_us, slide_us, offset_us } => {
                 write!(f, "hop(slide {slide_us}us, size {size_us}us, offset {offset_us}us)")
             }

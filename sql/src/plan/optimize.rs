@@ -1,7 +1,6 @@
-//! From a bound plan to one that is worth translating: type coercion with PostgreSQL's meaning,
-//! then DataFusion's logical optimizer, less the rules that pay only in a batch.
+//! From an analyzed plan to one that is worth translating: DataFusion's logical optimizer, less the
+//! rules that pay only in a batch.
 
-use crate::functions::analyzer_rules;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result};
@@ -29,7 +28,7 @@ use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggrega
 use datafusion_optimizer::rewrite_set_comparison::RewriteSetComparison;
 use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
-use datafusion_optimizer::{Analyzer, Optimizer, OptimizerContext, OptimizerRule};
+use datafusion_optimizer::{Optimizer, OptimizerContext, OptimizerRule};
 use std::sync::Arc;
 
 /// The options that binding and planning go by: PostgreSQL's NULL order, text as `Utf8`, decimal
@@ -42,11 +41,6 @@ pub fn planning_options() -> ConfigOptions {
     options.optimizer.filter_null_join_keys = true;
     options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
     options
-}
-
-/// Coerces types and gives casts and literals PostgreSQL's meaning. Idempotent.
-pub fn analyze(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-    Analyzer::with_rules(analyzer_rules()).execute_and_check(plan, options, |_, _| {})
 }
 
 /// Optimizes an analyzed plan for streaming. Reads no clock: `now()` stays.

@@ -1,19 +1,14 @@
 //! A small catalog to plan over, and text to plan.
 
-use crate::binder::context::RelationSource;
+use crate::binder::{BindContext, Bound, SystemSchemas, bind, optimize};
 use crate::error::SqlError;
-use crate::functions;
+use crate::functions::error::external;
+use crate::parser::parse;
 use crate::plan::explain::explain;
-use crate::plan::optimize::planning_options;
-use crate::plan::{PlanOp, StreamPlan, analyze, lower, optimize};
-use arrow::datatypes::{DataType, TimeUnit};
-use datafusion_common::config::ConfigOptions;
-use datafusion_common::{DataFusionError, Result, ScalarValue, TableReference, plan_err};
-use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
-use datafusion_expr::{AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
-use datafusion_sql::planner::SqlToRel;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
+use crate::plan::{PlanOp, StreamPlan, lower};
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 use weir_catalog::relation::{MaterializedView, OnConflict, RowKey, Table};
 use weir_catalog::source::{FormatSpec, Options, Source, WatermarkSpec};
@@ -130,81 +125,42 @@ pub fn catalog() -> Arc<CatalogSnapshot> {
     Arc::new(snapshot)
 }
 
-struct Provider {
-    catalog: Arc<CatalogSnapshot>,
-    options: ConfigOptions,
-    exprs: Vec<Arc<dyn ExprPlanner>>,
-    relations: Vec<Arc<dyn RelationPlanner>>,
+struct NoSystemTables;
+
+impl SystemSchemas for NoSystemTables {
+    fn schema_of(&self, _schema: &str, _name: &str) -> Option<SchemaRef> {
+        None
+    }
 }
 
-impl ContextProvider for Provider {
-    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
-        match self.catalog.get(&ObjectName::public(name.table())) {
-            Some(object) => Ok(Arc::new(RelationSource {
-                object: Arc::clone(object),
-                schema: weir_catalog::column::arrow_schema(object.columns()),
-            })),
-            None => plan_err!("relation \"{name}\" does not exist"),
-        }
-    }
-    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        &self.exprs
-    }
-    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
-        &self.relations
-    }
-    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        let named = |f: &Arc<ScalarUDF>| f.name() == name || f.aliases().iter().any(|a| a == name);
-        functions::scalar_functions().into_iter().find(named)
-    }
-    fn get_higher_order_meta(&self, _name: &str) -> Option<Arc<HigherOrderUDF>> {
-        None
-    }
-    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        let named = |f: &Arc<AggregateUDF>| f.name() == name || f.aliases().iter().any(|a| a == name);
-        functions::aggregate_functions().into_iter().find(named)
-    }
-    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        functions::window_functions().into_iter().find(|f| f.name() == name)
-    }
-    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
-        None
-    }
-    fn options(&self) -> &ConfigOptions {
-        &self.options
-    }
-    fn udf_names(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn higher_order_function_names(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn udaf_names(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn udwf_names(&self) -> Vec<String> {
-        Vec::new()
+fn context() -> BindContext {
+    BindContext {
+        catalog: catalog(),
+        search_path: vec!["public".to_owned()],
+        system: Arc::new(NoSystemTables),
+        connectors: Arc::default(),
+        functions: Arc::default(),
+        parameter_types: Vec::new(),
+        connector_columns: Arc::new(|_, _| None),
     }
 }
 
 /// The analyzed logical plan of a query over [`catalog`].
-pub fn logical(sql: &str) -> Result<LogicalPlan> {
-    let provider = Provider {
-        catalog: catalog(),
-        options: planning_options(),
-        exprs: functions::expr_planners(),
-        relations: functions::relation_planners(),
-    };
-    let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql)?.pop().expect("one statement");
-    let options = datafusion_sql::planner::ParserOptions::from(&provider.options.sql_parser);
-    let plan = SqlToRel::new_with_options(&provider, options).sql_statement_to_plan(statement)?;
-    analyze(plan, &provider.options)
+pub fn logical(sql: &str) -> Result<LogicalPlan, SqlError> {
+    match bind(&parse(sql)?[0], &context())? {
+        Bound::Query(plan) => Ok(plan),
+        other => panic!("a query, not {other:?}"),
+    }
+}
+
+fn optimized(sql: &str) -> Result<LogicalPlan, SqlError> {
+    Ok(optimize(logical(sql)?, true)?)
 }
 
 /// The value of an expression without columns, computed as a view would.
 pub fn evaluate(expr: &str) -> Result<ScalarValue> {
-    let plan = optimize(logical(&format!("SELECT {expr} AS x"))?, &planning_options())?;
-    let node = lower(&plan, &catalog()).map_err(functions::error::external)?.root;
+    let plan = optimized(&format!("SELECT {expr} AS x")).map_err(external)?;
+    let node = lower(&plan, &catalog()).map_err(external)?.root;
     let (exprs, input) = match (&node.op, node.inputs.first()) {
         (PlanOp::Project { exprs }, Some(input)) => (exprs, input),
         other => panic!("a projection, not {other:?}"),
@@ -217,15 +173,11 @@ pub fn evaluate(expr: &str) -> Result<ScalarValue> {
 
 /// The stream plan of a query over [`catalog`].
 pub fn stream(sql: &str) -> Result<StreamPlan, SqlError> {
-    let failed = |e: DataFusionError| {
-        functions::error::sql_error(&e).unwrap_or_else(|| panic!("can't plan {sql}: {e}"))
-    };
-    let plan = optimize(logical(sql).map_err(failed)?, &planning_options()).map_err(failed)?;
-    lower(&plan, &catalog())
+    lower(&optimized(sql)?, &catalog())
 }
 
 /// The text of the stream plan of a query.
 pub fn explained(sql: &str) -> String {
-    let plan = stream(sql).unwrap_or_else(|e| panic!("{sql}: {e} {:?}", e.hint));
+    let plan = stream(sql).unwrap_or_else(|e| panic!("{sql}: {e} {:?} {:?}", e.hint, e.detail));
     format!("\n{}", explain(&plan, &catalog()))
 }
