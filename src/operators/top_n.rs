@@ -11,16 +11,15 @@
 //! lets the next row in. Of input that only inserts, the one best row a group is [`super::top_one`].
 //! State: vnode, group key, order columns, other columns → count. In memory the same bytes.
 
+use super::intervals::Intervals;
 use super::top_n_window::{Window, compare_ranks, compare_rows, window};
 use super::top_one::TopOne;
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
-use crate::state::StateError;
 use crate::state::key::{EncodedKeys, KeyCodec, KeyOrder};
-use crate::state::store::{StateRead, WriteOp, WriteRun, full_key, prefix_end};
-use crate::state::table::decode_count;
+use crate::state::store::{WriteOp, WriteRun};
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode};
@@ -29,7 +28,6 @@ use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use hashbrown::{HashMap, HashTable};
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use weir_catalog::TableId;
 use weir_sql::plan::SortKey;
@@ -89,13 +87,16 @@ pub fn top_n(spec: TopNSpec) -> Box<dyn Operator> {
 }
 
 #[derive(Debug, Default)]
-struct Group {
+pub(super) struct Group {
     key: Box<[u8]>,
     vnode: u8,
+    exists: bool,
     /// Looked at since the clock hand last passed.
     used: bool,
-    rows: BTreeMap<Arc<[u8]>, i64>,
-    count: i64,
+    pub(super) rows: BTreeMap<Arc<[u8]>, i64>,
+    pub(super) count: i64,
+    /// The interval in which it last changed.
+    changed: u32,
     /// What the window was at the last barrier, if the group changed since.
     before: Option<Window>,
 }
@@ -112,9 +113,9 @@ struct Say {
 /// Per group the rows of a window in an order.
 #[derive(Debug)]
 pub struct TopN {
-    spec: TopNSpec,
+    pub(super) spec: TopNSpec,
     schema: SchemaRef,
-    group_codec: KeyCodec,
+    pub(super) group_codec: KeyCodec,
     row_columns: Vec<usize>,
     row_codec: KeyCodec,
     /// How many of the row columns are the order's.
@@ -123,21 +124,25 @@ pub struct TopN {
     keep: Option<i64>,
 
     index: HashTable<(u64, u32)>,
-    groups: Vec<Group>,
+    pub(super) groups: Vec<Group>,
     free: Vec<u32>,
     complete: bool,
+    /// Nothing was ever evicted: no row is no rows.
+    resident: bool,
+    /// The interval in which an empty group was last forgotten.
+    emptied: u32,
     hand: usize,
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Groups changed since the last barrier.
     dirty: VecDeque<u32>,
     saying: VecDeque<Say>,
     /// Changes of the rows kept, since the last checkpoint.
     log: Vec<(u32, Arc<[u8]>, i64)>,
-    sealed: Epoch,
+    intervals: Intervals,
 }
 
 /// Bytes that a kept row costs beside its own.
-const ROW_OVERHEAD: usize = 56;
+pub(super) const ROW_OVERHEAD: usize = 56;
 
 impl TopN {
     /// An empty top-n.
@@ -162,12 +167,14 @@ impl TopN {
             groups: Vec::new(),
             free: Vec::new(),
             complete: true,
+            resident: true,
+            emptied: 0,
             hand: 0,
             bytes: 0,
             dirty: VecDeque::new(),
             saying: VecDeque::new(),
             log: Vec::new(),
-            sealed: Epoch::ZERO,
+            intervals: Intervals::default(),
         }
     }
 
@@ -193,11 +200,11 @@ impl TopN {
         self.index.find(hash, |(h, g)| *h == hash && *self.groups[*g as usize].key == *key).map(|(_, g)| *g)
     }
 
-    fn group(&mut self, key: &[u8], vnode: u8) -> u32 {
+    pub(super) fn group(&mut self, key: &[u8], vnode: u8) -> u32 {
         if let Some(group) = self.find(key) {
             return group;
         }
-        let new = Group { key: key.into(), vnode, used: true, ..Group::default() };
+        let new = Group { key: key.into(), vnode, exists: true, used: true, ..Group::default() };
         self.bytes += key.len() + size_of::<Group>();
         let group = match self.free.pop() {
             Some(free) => {
@@ -232,7 +239,7 @@ impl TopN {
 
     /// Row `row` of group `group` occurs `diff` times more.
     fn add(&mut self, index: u32, row: &[u8], diff: i64) {
-        let Self { groups, keep, spec, dirty, log, bytes, .. } = self;
+        let Self { groups, keep, spec, dirty, log, bytes, intervals, .. } = self;
         let group = &mut groups[index as usize];
         group.used = true;
         let full = keep.filter(|keep| group.count >= *keep);
@@ -243,6 +250,7 @@ impl TopN {
             group.before = Some(window(&group.rows, spec.offset, spec.limit));
             dirty.push_back(index);
         }
+        group.changed = intervals.current();
         group.count += diff;
         let key: Arc<[u8]> = match group.rows.get_key_value(row) {
             Some((key, _)) => key.clone(),
@@ -315,39 +323,15 @@ impl TopN {
         Ok(ChangeBatch::new(batch_of(&self.schema, columns, rows.len())?, diffs))
     }
 
-    fn load(&mut self, group: u32, row: &[u8], value: &[u8]) -> Result<(), StateError> {
-        let count = decode_count(value)?;
-        let group = &mut self.groups[group as usize];
-        group.count += count;
-        self.bytes += row.len() + ROW_OVERHEAD;
-        group.rows.insert(row.into(), count);
-        Ok(())
-    }
-
-    fn restore_vnode(&mut self, state: &Arc<dyn StateRead>, vnode: Vnode) -> Result<(), StateError> {
-        let lower = full_key(self.spec.table, &[vnode.0]);
-        let start = lower.len();
-        let mut group: Option<(Vec<u8>, u32)> = None;
-        let mut failed = Ok(());
-        state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
-            let key = &key[start..];
-            let known = group.take().filter(|(prefix, _)| key.starts_with(prefix));
-            let found = match known {
-                Some(found) => Ok(found),
-                None => self.group_codec.prefix_len(key, self.spec.group.len()).map(|len| {
-                    let prefix = key[..len].to_vec();
-                    let index = self.group(&prefix, vnode.0);
-                    (prefix, index)
-                }),
-            };
-            failed = found.and_then(|(prefix, index)| {
-                self.load(index, &key[prefix.len()..], value)?;
-                group = Some((prefix, index));
-                Ok(())
-            });
-            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        failed
+    /// Forgets those of `groups` that have no rows.
+    fn forget_empty(&mut self, mut groups: Vec<u32>) {
+        groups.retain(|group| self.groups[*group as usize].rows.is_empty());
+        groups.sort_unstable();
+        groups.dedup();
+        for group in groups {
+            self.emptied = self.intervals.current();
+            self.forget(group);
+        }
     }
 
     /// Forgets group `index`.
@@ -378,7 +362,6 @@ impl Operator for TopN {
         for vnode in vnodes {
             self.restore_vnode(restored.state, vnode)?;
         }
-        self.sealed = restored.epoch;
         Ok(())
     }
 
@@ -441,7 +424,6 @@ impl Operator for TopN {
         if !barrier.is_checkpoint() {
             return Ok(());
         }
-        self.sealed = barrier.epoch;
         let mut sums: HashMap<(u32, Arc<[u8]>), i64> = HashMap::new();
         for (group, row, diff) in self.log.drain(..) {
             *sums.entry((group, row)).or_insert(0) += diff;
@@ -458,13 +440,10 @@ impl Operator for TopN {
                 run.write_with(WriteOp::AddCount, key, |out| out.extend_from_slice(&diff.to_le_bytes()));
             }
         }
-        let mut empty: Vec<u32> = sums.into_keys().map(|(group, _)| group).collect();
-        empty.retain(|group| self.groups[*group as usize].rows.is_empty());
-        empty.sort_unstable();
-        empty.dedup();
-        empty.into_iter().for_each(|group| {
-            self.forget(group);
-        });
+        if self.resident {
+            self.forget_empty(sums.into_keys().map(|(group, _)| group).collect());
+        }
+        self.intervals.seal(barrier.epoch);
         if !run.is_empty() {
             sealed.runs.push(run);
         }
@@ -476,8 +455,14 @@ impl Operator for TopN {
     }
 
     fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {
-        // What is not sealed and applied yet is nowhere but here.
-        if applied < self.sealed || !self.log.is_empty() || !self.dirty.is_empty() {
+        if !self.saying.is_empty() {
+            return 0;
+        }
+        let applied = self.intervals.applied(applied);
+        // From now on what is not here is asked for, and what is empty must say so until the state
+        // that is read does too.
+        self.resident = false;
+        if self.emptied > applied {
             return 0;
         }
         let mut freed = 0;
@@ -488,8 +473,8 @@ impl Operator for TopN {
             }
             self.hand = (self.hand + 1) % self.groups.len();
             let group = &mut self.groups[self.hand];
-            let (used, exists) = (std::mem::take(&mut group.used), !group.rows.is_empty());
-            if !used && exists {
+            let used = std::mem::take(&mut group.used);
+            if !used && group.exists && group.changed <= applied && group.before.is_none() {
                 freed += self.forget(self.hand as u32);
                 self.complete = false;
             }

@@ -9,6 +9,7 @@
 //! rows that lose are never copied. Ties are broken by the whole row. State: group key → the rest.
 //! **Invariant:** `owner` of a row is its group exactly while it is the group's current or said row.
 
+use super::intervals::Intervals;
 use super::row_arena::{NO_ROW, RowArena, RowId};
 use super::row_eq::same_value;
 use super::row_order::RowOrder;
@@ -41,7 +42,8 @@ const COMPACT_PAGES: usize = 16;
 struct Best {
     current: RowId,
     said: RowId,
-    unsealed: bool,
+    /// The interval in which it last changed.
+    changed: u32,
     /// Looked at since eviction last passed.
     used: bool,
 }
@@ -73,7 +75,7 @@ pub struct TopOne {
     unsealed: Vec<u32>,
     table: StateTable,
     complete: bool,
-    sealed: Epoch,
+    intervals: Intervals,
 }
 
 /// hashbrown takes the tag from the top bits, which are the vnode's; an actor has few of these.
@@ -112,7 +114,7 @@ impl TopOne {
             unsealed: Vec::new(),
             table: StateTable::new(Arc::new(layout)),
             complete: true,
-            sealed: Epoch::ZERO,
+            intervals: Intervals::default(),
         }
     }
 
@@ -173,7 +175,7 @@ impl TopOne {
     }
 
     fn add_group(&mut self, id: RowId, hash: u64, said: bool) {
-        let best = Best { current: id, said: if said { id } else { NO_ROW }, unsealed: false, used: true };
+        let best = Best { current: id, said: if said { id } else { NO_ROW }, changed: 0, used: true };
         let group = match self.free.pop() {
             Some(free) => {
                 self.groups[free as usize] = best;
@@ -199,6 +201,7 @@ impl TopOne {
 
     /// Says the new best of dirty groups, until the output is full.
     fn say(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
+        let interval = self.intervals.current();
         while !self.dirty.is_empty() {
             if out.is_full() {
                 return Ok(Progress::More);
@@ -214,7 +217,7 @@ impl TopOne {
                 }
                 ids.push(best.current);
                 diffs.push(1);
-                if !std::mem::replace(&mut best.unsealed, true) {
+                if std::mem::replace(&mut best.changed, interval) != interval {
                     self.unsealed.push(group);
                 }
             }
@@ -269,22 +272,26 @@ impl TopOne {
     }
 
     /// Evicts page after page until no more than `memory` bytes are held.
-    fn evict_pages(&mut self, memory: usize) -> Result<(), OperatorError> {
+    fn evict_pages(&mut self, memory: usize, applied: u32) -> Result<(), OperatorError> {
         self.arena.end_page()?;
         for page in self.arena.full_pages() {
             if self.memory() <= memory {
                 break;
             }
-            self.evict_page(page)?;
+            self.evict_page(page, applied)?;
         }
         Ok(())
     }
 
-    /// Forgets the groups of a full page that were not used lately; the others' rows move on.
-    fn evict_page(&mut self, page: u32) -> Result<(), OperatorError> {
+    /// Forgets the groups of a full page that were not used lately and did not change since interval
+    /// `applied`; the others' rows move on.
+    fn evict_page(&mut self, page: u32, applied: u32) -> Result<(), OperatorError> {
         let ids = self.arena.page_ids(page).filter(|id| self.owner[*id as usize] != NOBODY);
-        let used = |id: &RowId| self.groups[self.owner[*id as usize] as usize].used;
-        let (kept, gone): (Vec<RowId>, Vec<RowId>) = ids.partition(used);
+        let stays = |id: &RowId| {
+            let best = &self.groups[self.owner[*id as usize] as usize];
+            best.used || best.changed > applied || best.current != best.said
+        };
+        let (kept, gone): (Vec<RowId>, Vec<RowId>) = ids.partition(stays);
         let columns = self.arena.gather(&gone, &self.all)?;
         for (id, hash) in gone.iter().zip(self.hashes(&columns, gone.len())) {
             let group = std::mem::replace(&mut self.owner[*id as usize], NOBODY);
@@ -322,7 +329,6 @@ impl Operator for TopOne {
                 self.load(&chunk.rows.into_changes())?;
             }
         }
-        self.sealed = restored.epoch;
         Ok(())
     }
 
@@ -389,12 +395,11 @@ impl Operator for TopOne {
         if !barrier.is_checkpoint() {
             return Ok(());
         }
-        self.sealed = barrier.epoch;
         for groups in std::mem::take(&mut self.unsealed).chunks(PIECE_ROWS) {
             let ids: Vec<RowId> = groups.iter().map(|g| self.groups[*g as usize].current).collect();
             self.table.put(&batch_of(&self.input, self.arena.gather(&ids, &self.all)?, ids.len())?);
-            groups.iter().for_each(|g| self.groups[*g as usize].unsealed = false);
         }
+        self.intervals.seal(barrier.epoch);
         if !self.table.is_empty() {
             sealed.runs.push(self.table.seal());
         }
@@ -410,14 +415,11 @@ impl Operator for TopOne {
     }
 
     fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {
-        // What is not sealed and applied yet is nowhere but here.
-        if applied < self.sealed || !self.unsealed.is_empty() || !self.dirty.is_empty() {
-            return 0;
-        }
+        let applied = self.intervals.applied(applied);
         let before = self.memory();
         // Two rounds: the first takes away the second chance of groups that were used.
         for _ in 0..2 {
-            if self.evict_pages(before.saturating_sub(bytes)).is_err() {
+            if self.evict_pages(before.saturating_sub(bytes), applied).is_err() {
                 break;
             }
         }

@@ -128,6 +128,10 @@ pub struct Driver<'a> {
     vnodes: VnodeSet,
     /// Where the driver, at every barrier, also asks the operator to evict.
     pub evict: bool,
+    /// How many checkpoints the published state is behind, when it evicts.
+    pub lag: usize,
+    /// The state and epoch of the last checkpoints.
+    published: Vec<(MemoryState, Epoch)>,
     pub operator: Box<dyn Operator>,
     pub state: MemoryState,
     epoch: Epoch,
@@ -151,6 +155,8 @@ impl<'a> Driver<'a> {
             make,
             vnodes,
             evict: false,
+            lag: 0,
+            published: vec![(MemoryState::default(), Epoch::ZERO)],
             operator,
             state,
             epoch: Epoch::ZERO,
@@ -198,7 +204,8 @@ impl<'a> Driver<'a> {
         let mut fetched = Vec::new();
         for (index, (table, prefix)) in wanted.prefixes.iter().enumerate() {
             let lower = crate::state::store::full_key(*table, prefix);
-            self.state
+            let state = if self.evict { &self.published().0 } else { &self.state };
+            state
                 .scan(&lower, &prefix_end(&lower), &mut |key, value| {
                     fetched.push(Fetched { wanted: index, key: key[4..].to_vec(), value: value.to_vec() });
                     ControlFlow::Continue(())
@@ -217,6 +224,11 @@ impl<'a> Driver<'a> {
         let mut out = Output::default();
         let progress = self.operator.on_change(port, batch, &mut out).unwrap();
         self.finish(out, progress);
+    }
+
+    /// What is published: the last checkpoint, or one before it.
+    fn published(&self) -> &(MemoryState, Epoch) {
+        &self.published[self.published.len().saturating_sub(1 + self.lag)]
     }
 
     /// A watermark on `port`.
@@ -245,8 +257,12 @@ impl<'a> Driver<'a> {
         if kind == BarrierKind::Checkpoint {
             self.saved = (self.state.clone(), self.epoch);
         }
-        if self.evict && kind == BarrierKind::Checkpoint {
-            self.operator.evict(self.epoch, usize::MAX);
+        if self.evict {
+            if kind == BarrierKind::Checkpoint {
+                self.published.push((self.state.clone(), self.epoch));
+            }
+            let (_, epoch) = self.published();
+            self.operator.evict(*epoch, usize::MAX);
         }
         std::mem::take(&mut self.output)
     }
@@ -279,6 +295,7 @@ impl<'a> Driver<'a> {
         assert_eq!(self.saved.1, self.epoch, "restore right after a checkpoint");
         self.operator = (self.make)();
         self.state = self.saved.0.clone();
+        self.published = vec![self.saved.clone()];
         let state: Arc<dyn StateRead> = Arc::new(self.state.clone());
         let restored =
             Restored { state: &state, vnodes: &self.vnodes, offsets: &HashMap::new(), epoch: self.epoch };

@@ -213,11 +213,11 @@ fn random_changes(random: &mut StdRng, spec: &TopNSpec, bag: &mut Bag) -> Vec<(i
     changes
 }
 
-fn check_random(spec: &TopNSpec, evict: bool) {
+fn check_random(spec: &TopNSpec, evict: bool, lag: usize) {
     let mut random = crate::state::random::rng();
     let make = || top_n(spec.clone());
     let mut driver = Driver::new(&make);
-    driver.evict = evict;
+    (driver.evict, driver.lag) = (evict, lag);
     let mut bag = Bag::new();
     let mut result: BTreeMap<String, i64> = BTreeMap::new();
     for epoch in 0..12 {
@@ -254,7 +254,7 @@ fn every_shape_is_what_sorting_says() {
                 for spec in
                     [plain.clone(), appending(plain.clone()), ranked(plain.clone()), appending(ranked(plain))]
                 {
-                    check_random(&spec, offset == 0);
+                    check_random(&spec, offset == 0, order.len());
                 }
             }
         }
