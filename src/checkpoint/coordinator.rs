@@ -163,6 +163,9 @@ pub struct Start {
     pub last_epoch: Epoch,
     /// `now()` never goes below this.
     pub now_us: i64,
+    /// The DML position of the restored checkpoint: the first barrier carries it, so that what was
+    /// logged since flows through a graph whose edges are all attached.
+    pub restored_dml_position: u64,
     /// Sinks' promises of the restored checkpoint.
     pub handles: Vec<CommitHandle>,
     /// Where epochs go.
@@ -215,6 +218,8 @@ pub struct Coordinator {
     tick_waiters: Vec<Waiter>,
     checkpoint_waiters: Vec<Waiter>,
     filling: BTreeSet<JobId>,
+    /// Whether the first barrier was injected.
+    begun: bool,
     now_us: i64,
 }
 
@@ -237,6 +242,7 @@ impl Coordinator {
             tick_waiters: Vec::new(),
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
+            begun: false,
             now_us: start.now_us,
             start,
         };
@@ -339,10 +345,11 @@ impl Coordinator {
             epoch,
             previous,
             kind,
-            dml_position: (self.start.dml_position)(),
+            dml_position: if self.begun { (self.start.dml_position)() } else { self.start.restored_dml_position },
             now_us: self.now_us,
             mutation: None,
         };
+        self.begun = true;
         let request = if mutate { self.mutations.pop_front() } else { None };
         let mut removed = Vec::new();
         let mut mutation_done = None;

@@ -77,7 +77,11 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     .await
     .map_err(|e| JobError::internal(format!("could not start the dataflow: {e}")))??;
     let Prepared { incarnation, first, filling, restored } = prepared;
-    let visible = first.await.unwrap_or_else(|_| Err("the first barrier was lost".to_owned()));
+    let mut visible = first.await.unwrap_or_else(|_| Err("the first barrier was lost".to_owned()));
+    if visible.is_ok() {
+        // Acknowledged DML that the checkpoint lacks is replayed before anything is read.
+        visible = incarnation.running.coordinator().ask(Message::Tick).await;
+    }
     if let Err(reason) = visible {
         let failed = Arc::clone(&incarnation);
         let _ = tokio::task::spawn_blocking(move || failed.end(false)).await;
@@ -286,6 +290,7 @@ fn coordinator_start(
     Ok(Start {
         settings: decide_settings(&lasting.settings()),
         last_epoch,
+        restored_dml_position: manifest.map_or(0, |m| m.dml_position),
         now_us: manifest.map_or(0, |m| m.now_us),
         handles,
         store: Box::new(store),

@@ -173,11 +173,23 @@ impl SourceReader {
             .map_err(|e| OperatorError::Source(format!("splits of source {}: {e}", self.spec.id)))?;
         let (actor, actors) = self.spec.actor;
         let mut added = false;
+        // What is left is of splits that are not listed any more; others have theirs elsewhere.
+        let listed: BTreeSet<String> = splits.iter().map(|s| s.name.clone()).collect();
+        let mut gone = std::mem::take(&mut self.restored);
+        let mut found: HashMap<String, Offset> = HashMap::new();
+        gone.retain(|name, offset| {
+            let known = listed.contains(name);
+            if known {
+                found.insert(name.clone(), offset.clone());
+            }
+            !known
+        });
+        self.restored = gone;
         for (index, split) in splits.into_iter().enumerate() {
             if index % actors != actor || self.splits.iter().any(|s| s.split == split) {
                 continue;
             }
-            let from = self.restored.remove(&split.name);
+            let from = found.remove(&split.name);
             let reader = self.open(&split, from.as_ref())?;
             self.splits.push(OpenSplit { split, reader, finished: false, wake_us: None, time_us: None });
             added = true;

@@ -57,7 +57,24 @@ fn compared(query: &str, row: &[String]) -> String {
     }
 }
 
+/// The oracle has no rows of q10: they are q0's, with day and minute.
+fn expected_q10(dir: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.join("q0.csv")).expect("expected rows");
+    let with_moment = |line: &str| {
+        let mut cells: Vec<String> = line.split(',').map(str::to_owned).collect();
+        let (day, minute) = (cells[3][..10].to_owned(), cells[3][11..16].to_owned());
+        cells.extend([day, minute]);
+        compared("q10", &cells)
+    };
+    let mut rows: Vec<String> = text.lines().skip(1).map(with_moment).collect();
+    rows.sort_unstable();
+    rows
+}
+
 fn expected(dir: &Path, query: &str) -> Vec<String> {
+    if query == "q10" {
+        return expected_q10(dir);
+    }
     let text = std::fs::read_to_string(dir.join(format!("{query}.csv"))).expect("expected rows");
     let split = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
     let mut rows: Vec<String> = text.lines().skip(1).map(|line| compared(query, &split(line))).collect();

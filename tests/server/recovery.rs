@@ -13,14 +13,14 @@ fn seed() -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_a_kill_right_after() {
     let mut weir = Weir::start().await;
-    let client = weir.connect().await;
+    let mut client = weir.connect().await;
     run(&client, "CREATE TABLE t (id int PRIMARY KEY, v int)").await;
     run(&client, "CREATE MATERIALIZED VIEW s AS SELECT count(*) AS n, sum(v) AS total FROM t").await;
     for i in 0..20 {
         run(&client, &format!("INSERT INTO t VALUES ({i}, {})", i * 10)).await;
         if i % 5 == 4 {
             weir.kill_and_restart().await;
-            let client = weir.connect().await;
+            client = weir.connect().await;
             let n = i + 1;
             let total = (0..n).map(|i| i * 10).sum::<i32>();
             assert_eq!(rows(&client, "SELECT n, total FROM s").await, [[n.to_string(), total.to_string()]]);
@@ -60,5 +60,6 @@ async fn a_nexmark_view_counts_every_event_once_through_kills() {
     let before = value(&client, "SELECT total FROM totals").await;
     weir.kill_and_restart().await;
     let client = weir.connect().await;
+    wait_for(&client, "SELECT n FROM totals", "92000").await;
     assert_eq!(value(&client, "SELECT total FROM totals").await, before);
 }
