@@ -280,6 +280,8 @@ impl<'a> Driver<'a> {
             make,
             vnodes,
             evict: false,
+            lag: 0,
+            published: Vec::new(),
             operator: make(),
             state: state.clone(),
             epoch,
