@@ -21,6 +21,7 @@ mod pg_bodies;
 pub mod pg_catalog;
 pub mod pg_functions;
 pub mod pg_relations;
+pub mod pg_rewrite;
 pub mod pg_static;
 pub mod pg_types;
 pub mod pg_views;
