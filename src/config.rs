@@ -475,6 +475,11 @@ impl Config {
         &self.values[spec.name]
     }
 
+    /// `log.filter`
+    pub fn log_filter(&self) -> &str {
+        &self.values["log.filter"]
+    }
+
     /// The settings of a database whose own are `settings` (`CatalogSnapshot::settings`).
     pub fn of_database(&self, settings: &BTreeMap<String, String>) -> DatabaseConfig {
         DatabaseConfig::of(|name| settings.get(name).unwrap_or(&self.values[name]).clone())

@@ -1,3 +1,126 @@
-//! Weir.
+//! Weir: arguments, logging, start, wait for the signal.
 
-fn main() {}
+use clap::{Args, Parser, Subcommand};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use weir::config::Config;
+use weir::error::ServerError;
+use weir::server::{RunningServer, Server};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A streaming database: psql in, incremental views, exactly once through crashes.
+#[derive(Parser)]
+#[command(name = "weir", version)]
+struct Command {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    serve: ServeArguments,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Runs the server (the default).
+    Serve(ServeArguments),
+}
+
+#[derive(Args, Clone, Default)]
+struct ServeArguments {
+    /// The directory that holds everything.
+    #[arg(long, value_name = "DIRECTORY")]
+    data_dir: Option<String>,
+    /// The address of the PostgreSQL protocol.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// The address of /healthz, /readyz and /metrics.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<String>,
+    /// Workers that run the dataflow.
+    #[arg(long, value_name = "N")]
+    parallelism: Option<String>,
+    /// A file of settings; `weir.toml` is read if it exists.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Any setting; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    let arguments = match command.what {
+        Some(What::Serve(arguments)) => arguments,
+        None => command.serve,
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: ServeArguments) -> Result<(), ServerError> {
+    let config = configure(arguments)?;
+    start_log(&config);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("weir").build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let server = Server::start(config.clone()).await?;
+        greet(&config, &server);
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("shutting down with a last checkpoint");
+        server.shutdown().await
+    })
+}
+
+/// The command line over the file over the defaults.
+fn configure(arguments: ServeArguments) -> Result<Config, ServerError> {
+    let default = PathBuf::from("weir.toml");
+    let mut values: BTreeMap<String, String> = match arguments.config {
+        Some(path) => Config::read_file(&path)?,
+        None if default.exists() => Config::read_file(&default)?,
+        None => BTreeMap::new(),
+    };
+    for setting in arguments.settings {
+        let (name, value) = setting.split_once('=').unwrap_or((&setting, ""));
+        values.insert(name.to_owned(), value.to_owned());
+    }
+    let named = [
+        ("data_dir", arguments.data_dir),
+        ("listen", arguments.listen),
+        ("http", arguments.http),
+        ("parallelism", arguments.parallelism),
+    ];
+    for (name, value) in named {
+        if let Some(value) = value {
+            values.insert(name.to_owned(), value);
+        }
+    }
+    Ok(Config::new(values.iter().map(|(name, value)| (name.as_str(), value.as_str())))?)
+}
+
+/// RUST_LOG wins over `log.filter`.
+fn start_log(config: &Config) {
+    let filter = EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new(config.log_filter()));
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+fn greet(config: &Config, server: &RunningServer) {
+    let data = std::fs::canonicalize(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone());
+    println!("Weir {} is ready.", env!("CARGO_PKG_VERSION"));
+    println!("  connect   psql -h {} -p {} -U root -d dev", server.addr.ip(), server.addr.port());
+    println!("  data      {}", data.display());
+    println!("  metrics   http://{}/metrics", server.http_addr);
+}

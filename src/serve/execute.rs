@@ -8,6 +8,7 @@
 //! Dropping the stream ends the query.
 
 use super::snapshot::QuerySnapshot;
+use super::window::WindowQueryPlanner;
 use super::{QueryOptions, ServeContext, ServeError};
 use crate::config::Config;
 use crate::telemetry::METRICS;
@@ -31,6 +32,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use weir_sql::functions::analyzer_rules;
+use weir_sql::plan::optimize::planning_options;
 
 /// How much less willing the system is to run queries than the dataflow.
 const QUERY_NICENESS: i32 = 5;
@@ -51,10 +54,16 @@ impl QueryEngine {
             .enable_time()
             .on_thread_start(lower_priority)
             .build()?;
-        let mut session = SessionConfig::new().with_target_partitions(config.query_threads);
+        let mut options = planning_options();
+        // A scalar subquery over a few rows is cheaper run once than joined.
+        options.optimizer.enable_physical_uncorrelated_scalar_subquery = true;
+        let mut session = SessionConfig::from(options).with_target_partitions(config.query_threads);
         session.options_mut().execution.collect_statistics = false;
-        session.options_mut().sql_parser.map_string_types_to_utf8view = false;
-        let state = SessionStateBuilder::new().with_config(session).build();
+        let state = SessionStateBuilder::new()
+            .with_config(session)
+            .with_analyzer_rules(analyzer_rules())
+            .with_query_planner(Arc::new(WindowQueryPlanner))
+            .build();
         Ok(Self { runtime: Some(runtime), state })
     }
 

@@ -14,6 +14,7 @@ pub mod access;
 pub mod binding;
 pub mod error;
 pub mod execute;
+pub mod http;
 pub mod information_schema;
 pub mod layout;
 pub mod overlay;
@@ -29,6 +30,7 @@ pub mod provider;
 pub mod scan;
 pub mod snapshot;
 pub mod system;
+mod window;
 
 pub use binding::{Binding, Connectors};
 pub use error::ServeError;
@@ -170,7 +172,7 @@ impl ServeContext {
             checkpoints: self.db.checkpoint_facts(),
             splits: self.db.split_facts(),
             sessions: self.sessions.facts(),
-            expression_errors: Vec::new(),
+            expression_errors: self.db.expression_errors(),
             sink_connectors: sinks.map(|s| (s.name.to_owned(), s.delivery)).collect(),
         }
     }

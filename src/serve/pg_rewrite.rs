@@ -26,8 +26,12 @@ use weir_sql::parser::statement::{Parsed, Statement};
 
 /// Rewrites a SELECT in place; other statements are left alone.
 pub fn adapt(parsed: &mut Parsed) {
-    if let Statement::Query(query) = &mut parsed.statement {
-        let _: ControlFlow<Infallible> = query.visit(&mut Adapter);
+    match &mut parsed.statement {
+        Statement::Query(query) => {
+            let _: ControlFlow<Infallible> = query.visit(&mut Adapter);
+        }
+        Statement::Prepare { statement, .. } => adapt(statement),
+        _ => {}
     }
 }
 

@@ -57,7 +57,9 @@ impl CommandTag {
 impl Session {
     /// Parses what a client sent: every statement of it, before any of them runs.
     pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>, SessionError> {
-        Ok(parse(sql)?)
+        let mut all = parse(sql)?;
+        all.iter_mut().for_each(crate::serve::pg_rewrite::adapt);
+        Ok(all)
     }
 
     /// Runs a statement without parameters. `alone`: it is all that its client sent, so that it is

@@ -1,0 +1,30 @@
+//! What starting and running a server can fail of: whose fault, and whether to try again.
+
+use crate::config::ConfigError;
+use crate::job::manager::JobError;
+use std::net::SocketAddr;
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The user's; never: a setting is wrong.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The user's; never.
+    #[error("refused to listen on {0}: without authentication only loopback addresses are allowed")]
+    NotLoopback(SocketAddr),
+    /// External; retry when the other has gone: a port is taken.
+    #[error("could not listen on {address}: {reason}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        reason: std::io::Error,
+    },
+    /// As the job manager says: the data directory is in use, or damaged.
+    #[error("{0}")]
+    Database(#[from] JobError),
+    /// External.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
