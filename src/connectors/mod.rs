@@ -19,6 +19,8 @@ pub mod nexmark_columns;
 pub mod nexmark_event;
 pub mod options;
 pub mod pace;
+pub mod postgres_copy;
+pub mod postgres_sink;
 pub mod registry;
 pub mod retry;
 pub mod dead_letter;

@@ -3,7 +3,7 @@
 use super::error::ConnectorError;
 use super::sink::SinkTarget;
 use super::source::Source;
-use super::{blackhole, datagen, files_sink, files_source, nexmark};
+use super::{blackhole, datagen, files_sink, files_source, nexmark, postgres_sink};
 use std::sync::Arc;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
 use weir_catalog::source::Options;

@@ -1,0 +1,437 @@
+//! `connector = 'postgres'`: rows and the marker in one transaction of a PostgreSQL database.
+//!
+//! ```text
+//!   BEGIN
+//!     UPDATE weir_progress SET epoch, … WHERE sink AND generation AND the epoch that was read      fences
+//!     COPY rows INTO a temporary table of the session        (append-only: into the table itself)
+//!     DELETE … USING; INSERT … ON CONFLICT (key) DO UPDATE
+//!   COMMIT
+//! ```
+//! The progress row is taken over at `open` by raising its generation: from then on the update of
+//! an older server, or of a transaction of ours that was thought lost, finds no row.
+
+use super::error::ConnectorError;
+use super::options;
+use super::postgres_copy::CopyRows;
+use super::registry::SinkContext;
+use super::sink::{Delivery, Marker, Partial, SinkError, SinkTarget};
+use crate::failpoint;
+use crate::stream::Epoch;
+use async_trait::async_trait;
+use serde::Deserialize;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, NoTls, Transaction};
+use tracing::debug;
+use weir_catalog::connector::{self, ConnectorRole, ConnectorSpec, OptionSpec};
+use weir_catalog::sink::{Sink, SinkType};
+
+const NAME: &str = "postgres";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What CREATE SINK may say.
+pub const SPEC: ConnectorSpec = ConnectorSpec {
+    name: NAME,
+    role: ConnectorRole::Sink,
+    options: &[
+        OptionSpec {
+            name: "jdbc.url",
+            required: false,
+            help: "jdbc:postgresql://host:port/db?user=…&password=…",
+        },
+        OptionSpec { name: "hostname", required: false, help: "Instead: the host." },
+        OptionSpec { name: "port", required: false, help: "Its port. Default 5432." },
+        OptionSpec { name: "username", required: false, help: "Who connects." },
+        OptionSpec { name: "user", required: false, help: "The same." },
+        OptionSpec { name: "password", required: false, help: "The password." },
+        OptionSpec {
+            name: "database.name",
+            required: false,
+            help: "The database. Default: the user's name.",
+        },
+        OptionSpec { name: "schema.name", required: false, help: "The table's schema. Default public." },
+        OptionSpec { name: "table.name", required: true, help: "The table. It must exist." },
+        OptionSpec {
+            name: "commit_every",
+            required: false,
+            help: "Checkpoints that become one transaction, or as many seconds. Default 1.",
+        },
+    ],
+    encodings: &[],
+    delivery: connector::Delivery::ExactlyOnce,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PostgresOptions {
+    #[serde(rename = "jdbc.url")]
+    url: Option<String>,
+    hostname: Option<String>,
+    port: Option<u16>,
+    #[serde(alias = "user")]
+    username: Option<String>,
+    password: Option<String>,
+    #[serde(rename = "database.name")]
+    database: Option<String>,
+    #[serde(rename = "schema.name")]
+    schema: Option<String>,
+    #[serde(rename = "table.name")]
+    table: String,
+    /// Read by the registry.
+    #[serde(rename = "commit_every")]
+    _commit_every: Option<usize>,
+}
+
+impl PostgresOptions {
+    fn config(&self) -> Result<Config, ConnectorError> {
+        let mut config = match &self.url {
+            Some(url) => {
+                let url = url.strip_prefix("jdbc:").unwrap_or(url);
+                Config::from_str(url).map_err(|e| ConnectorError::InvalidOption {
+                    connector: NAME.into(),
+                    option: "jdbc.url".into(),
+                    // The source says what; the error itself only that.
+                    reason: std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string),
+                })?
+            }
+            None => Config::new(),
+        };
+        match &self.hostname {
+            Some(host) => drop(config.host(host)),
+            None if self.url.is_none() => {
+                return Err(ConnectorError::MissingOption {
+                    connector: NAME.into(),
+                    option: "hostname".into(),
+                });
+            }
+            None => {}
+        }
+        self.port.iter().for_each(|port| drop(config.port(*port)));
+        self.username.iter().for_each(|user| drop(config.user(user)));
+        self.password.iter().for_each(|password| drop(config.password(password)));
+        self.database.iter().for_each(|database| drop(config.dbname(database)));
+        config
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(Duration::from_secs(60))
+            .application_name("weir");
+        Ok(config)
+    }
+}
+
+/// A table of a PostgreSQL database.
+pub struct PostgresTarget {
+    config: Config,
+    statements: Statements,
+    columns: Vec<String>,
+    key: Vec<String>,
+    upsert: bool,
+    /// The name of the progress row.
+    identity: String,
+    generation: i64,
+
+    session: Option<Session>,
+}
+
+/// A connection that has taken over the progress row.
+struct Session {
+    client: Client,
+    /// The marker as the progress row has it.
+    held: Held,
+}
+
+/// The columns of the progress row that make the marker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Held {
+    epoch: i64,
+    until: Option<i64>,
+    chunks: Option<i64>,
+}
+
+impl Held {
+    fn of(marker: &Marker) -> Self {
+        let partial = marker.partial.as_ref();
+        Self {
+            epoch: marker.epoch.0 as i64,
+            until: partial.map(|p| p.until.0 as i64),
+            chunks: partial.map(|p| i64::from(p.chunks)),
+        }
+    }
+
+    /// `None` for a row that was just made.
+    fn marker(self, generation: u64) -> Option<Marker> {
+        let partial = self.until.zip(self.chunks).map(|(until, chunks)| Partial {
+            until: Epoch(until as u64),
+            chunks: u32::try_from(chunks).unwrap_or(0),
+        });
+        (self.epoch > 0 || partial.is_some()).then_some(Marker {
+            generation,
+            epoch: Epoch(self.epoch as u64),
+            partial,
+        })
+    }
+}
+
+impl PostgresTarget {
+    /// From a declaration.
+    pub fn open(sink: &Sink, context: &SinkContext<'_>) -> Result<Self, ConnectorError> {
+        let read: PostgresOptions = options::read(NAME, &sink.options)?;
+        let unsupported = |what: String| ConnectorError::Unsupported { connector: NAME.into(), what };
+        if sink.sink_type == SinkType::Debezium {
+            return Err(unsupported("type = 'debezium'".into()));
+        }
+        if !matches!(sink.format.encode.as_str(), "NATIVE" | "") {
+            return Err(unsupported(format!("ENCODE {}", sink.format.encode)));
+        }
+        let upsert = sink.sink_type == SinkType::Upsert;
+        let columns: Vec<String> = sink.columns.iter().map(|c| c.name.clone()).collect();
+        let key: Vec<String> = match &sink.primary_key {
+            Some(key) if upsert => key.iter().map(|k| columns[*k].clone()).collect(),
+            _ => Vec::new(),
+        };
+        let schema = read.schema.as_deref().unwrap_or("public");
+        Ok(Self {
+            config: read.config()?,
+            statements: Statements::new(schema, &read.table, &columns, &key),
+            columns,
+            key,
+            upsert,
+            identity: format!("{}/{}", context.database, context.id.0),
+            generation: context.generation as i64,
+            session: None,
+        })
+    }
+
+    async fn connect(&self) -> Result<Client, SinkError> {
+        let (client, connection) = self.config.connect(NoTls).await.map_err(fault)?;
+        let identity = self.identity.clone();
+        // Ends when the client is dropped.
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(sink = identity, %error, "connection ended");
+            }
+        });
+        Ok(client)
+    }
+
+    /// The table exists, has the columns, and for upsert a unique key of the sink's.
+    async fn check(&self, client: &Client) -> Result<(), SinkError> {
+        let table = &self.statements.table;
+        let rows = client.query(COLUMNS_OF, &[table]).await.map_err(fault)?;
+        let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        if found.is_empty() {
+            return Err(SinkError::Fatal(format!("relation {table} does not exist in the target database")));
+        }
+        if let Some(column) = self.columns.iter().find(|c| !found.contains(c)) {
+            return Err(SinkError::Fatal(format!(
+                "column \"{column}\" does not exist in relation {table} of the target database, which has {}",
+                found.join(", ")
+            )));
+        }
+        if self.upsert {
+            let uniques = client.query(UNIQUES_OF, &[table]).await.map_err(fault)?;
+            let mut key = self.key.clone();
+            key.sort();
+            let fits = |unique: Vec<String>| unique == key;
+            if !uniques.iter().any(|row| fits(row.get(0))) {
+                return Err(SinkError::Fatal(format!(
+                    "relation {table} of the target database has no primary key or unique constraint on ({})",
+                    self.key.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the progress row.
+    async fn take_over(&self, client: &Client) -> Result<Held, SinkError> {
+        client.batch_execute(&self.statements.create_progress).await.map_err(fault)?;
+        let taken = client.query_opt(&self.statements.take_over, &[&self.identity, &self.generation]).await;
+        match taken.map_err(fault)? {
+            Some(row) => Ok(Held { epoch: row.get(0), until: row.get(1), chunks: row.get(2) }),
+            None => Err(SinkError::Fatal(format!(
+                "the progress row \"{}\" is of a newer generation than {}",
+                self.identity, self.generation
+            ))),
+        }
+    }
+
+    async fn write(&mut self, delivery: &Delivery) -> Result<(), SinkError> {
+        let statements = &self.statements;
+        let session = self.session.as_mut().ok_or_else(|| SinkError::Retry("not connected".into()))?;
+        let (was, is) = (session.held, Held::of(&delivery.marker));
+        let transaction = session.client.transaction().await.map_err(fault)?;
+        let moved = transaction
+            .execute(
+                &statements.move_on,
+                &[
+                    &self.identity,
+                    &self.generation,
+                    &was.epoch,
+                    &was.until,
+                    &was.chunks,
+                    &is.epoch,
+                    &is.until,
+                    &is.chunks,
+                ],
+            )
+            .await
+            .map_err(fault)?;
+        if moved != 1 {
+            // `open` tells which of the two it is.
+            return Err(SinkError::Retry("the progress row was changed by somebody else".into()));
+        }
+        if delivery.batches.iter().any(|b| !b.is_empty()) {
+            if self.upsert {
+                copy(&transaction, &statements.copy_stage, delivery, true).await?;
+                transaction.execute(&statements.delete, &[]).await.map_err(fault)?;
+                transaction.execute(&statements.upsert, &[]).await.map_err(fault)?;
+            } else {
+                copy(&transaction, &statements.copy_rows, delivery, false).await?;
+            }
+        }
+        let broken = |e: std::io::Error| SinkError::Retry(e.to_string());
+        failpoint::hit("postgres_sink.before_commit").map_err(broken)?;
+        transaction.commit().await.map_err(fault)?;
+        failpoint::hit("postgres_sink.after_commit").map_err(broken)?;
+        session.held = is;
+        Ok(())
+    }
+}
+
+async fn copy(
+    transaction: &Transaction<'_>,
+    statement: &str,
+    delivery: &Delivery,
+    deletions: bool,
+) -> Result<(), SinkError> {
+    use futures::SinkExt;
+    let sink = transaction.copy_in(statement).await.map_err(fault)?;
+    let mut sink = std::pin::pin!(sink);
+    for batch in &delivery.batches {
+        let rows = CopyRows::new(batch, deletions).map_err(|e| SinkError::Fatal(e.to_string()))?;
+        for text in rows {
+            sink.send(text).await.map_err(fault)?;
+        }
+    }
+    sink.finish().await.map(drop).map_err(fault)
+}
+
+#[async_trait]
+impl SinkTarget for PostgresTarget {
+    async fn open(&mut self) -> Result<Option<Marker>, SinkError> {
+        self.session = None;
+        let client = self.connect().await?;
+        self.check(&client).await?;
+        let held = self.take_over(&client).await?;
+        if self.upsert {
+            client.batch_execute(&self.statements.create_stage).await.map_err(fault)?;
+        }
+        self.session = Some(Session { client, held });
+        Ok(held.marker(self.generation as u64))
+    }
+
+    async fn deliver(&mut self, delivery: Delivery) -> Result<(), SinkError> {
+        let outcome = self.write(&delivery).await;
+        if outcome.is_err() {
+            self.session = None;
+        }
+        outcome
+    }
+}
+
+const COLUMNS_OF: &str = "SELECT attname::text FROM pg_attribute \
+     WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
+
+/// The columns of each unique index, in order of name.
+const UNIQUES_OF: &str = "SELECT array_agg(a.attname::text ORDER BY a.attname::text) \
+     FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid \
+     AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) \
+     WHERE i.indrelid = to_regclass($1::text) AND i.indisunique AND i.indimmediate \
+     AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid";
+
+/// The texts of all statements.
+struct Statements {
+    table: String,
+    create_progress: String,
+    take_over: String,
+    move_on: String,
+    create_stage: String,
+    copy_stage: String,
+    copy_rows: String,
+    delete: String,
+    upsert: String,
+}
+
+impl Statements {
+    fn new(schema: &str, table: &str, columns: &[String], key: &[String]) -> Self {
+        let progress = format!("{}.weir_progress", quoted(schema));
+        let table = format!("{}.{}", quoted(schema), quoted(table));
+        let list = |names: &[String]| names.iter().map(|n| quoted(n)).collect::<Vec<_>>().join(", ");
+        let all = list(columns);
+        let same = key.iter().map(|k| format!("t.{0} = s.{0}", quoted(k))).collect::<Vec<_>>().join(" AND ");
+        let others: Vec<String> = columns
+            .iter()
+            .filter(|c| !key.contains(c))
+            .map(|c| format!("{0} = EXCLUDED.{0}", quoted(c)))
+            .collect();
+        let action = if others.is_empty() {
+            "NOTHING".to_owned()
+        } else {
+            format!("UPDATE SET {}", others.join(", "))
+        };
+        Self {
+            create_progress: format!(
+                "CREATE TABLE IF NOT EXISTS {progress} (sink text PRIMARY KEY, generation bigint NOT NULL, \
+                 epoch bigint NOT NULL, until bigint, chunks bigint)"
+            ),
+            take_over: format!(
+                "INSERT INTO {progress} AS p (sink, generation, epoch) VALUES ($1, $2, 0) \
+                 ON CONFLICT (sink) DO UPDATE SET generation = EXCLUDED.generation \
+                 WHERE p.generation <= EXCLUDED.generation RETURNING epoch, until, chunks"
+            ),
+            move_on: format!(
+                "UPDATE {progress} SET epoch = $6, until = $7, chunks = $8 WHERE sink = $1 AND generation = $2 \
+                 AND epoch = $3 AND until IS NOT DISTINCT FROM $4 AND chunks IS NOT DISTINCT FROM $5"
+            ),
+            create_stage: format!(
+                "CREATE TEMPORARY TABLE weir_stage ON COMMIT DELETE ROWS \
+                 AS SELECT {all}, false AS weir_deleted FROM {table} LIMIT 0"
+            ),
+            copy_stage: format!("COPY weir_stage ({all}, weir_deleted) FROM STDIN"),
+            copy_rows: format!("COPY {table} ({all}) FROM STDIN"),
+            delete: format!("DELETE FROM {table} t USING weir_stage s WHERE s.weir_deleted AND {same}"),
+            upsert: format!(
+                "INSERT INTO {table} ({all}) SELECT {all} FROM weir_stage WHERE NOT weir_deleted \
+                 ON CONFLICT ({}) DO {action}",
+                list(key)
+            ),
+            table,
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Whether it is worth trying again: not where the statement or the login can't work.
+fn fault(error: tokio_postgres::Error) -> SinkError {
+    let Some(reported) = error.as_db_error() else {
+        let reason =
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));
+        return SinkError::Retry(reason);
+    };
+    let detail = reported.detail().map_or_else(String::new, |detail| format!(" ({detail})"));
+    let reason = format!("{}{detail}", reported.message());
+    // Two servers that create the progress table at once: one of them loses.
+    let raced = matches!(*reported.code(), SqlState::DUPLICATE_TABLE | SqlState::DUPLICATE_OBJECT);
+    match &reported.code().code()[..2] {
+        "42" | "3D" | "3F" | "28" | "0A" if !raced => SinkError::Fatal(reason),
+        _ => SinkError::Retry(reason),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/postgres_sink.rs"]
+mod tests;

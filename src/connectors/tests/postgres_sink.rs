@@ -1,0 +1,268 @@
+//! The PostgreSQL sink against a real server, if one is installed: values, upsert, fencing, kills.
+
+use super::*;
+use crate::stream::ChangeBatch;
+use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use weir_catalog::source::FormatSpec;
+use weir_catalog::{Column, ObjectId};
+
+/// A PostgreSQL server of one test.
+struct Server {
+    dir: tempfile::TempDir,
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    /// `None` where PostgreSQL is not installed.
+    async fn start() -> Option<Self> {
+        let bin = glob::glob("/usr/lib/postgresql/*/bin").unwrap().filter_map(Result::ok).last()?;
+        let dir = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let data = dir.path().join("data");
+        // PostgreSQL refuses to run as root. SAFETY: a plain system call.
+        let root = unsafe { libc::geteuid() } == 0;
+        let command = |program: &str| {
+            let program = bin.join(program);
+            let mut command = if root { Command::new("setpriv") } else { Command::new(&program) };
+            if root {
+                command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(&program);
+            }
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        if root {
+            Command::new("chown").arg("postgres").arg(dir.path()).status().unwrap();
+        }
+        let made = command("initdb")
+            .args(["-U", "u", "-A", "trust", "--no-sync", "-D"])
+            .arg(&data)
+            .status()
+            .unwrap();
+        assert!(made.success(), "initdb");
+        let process = command("postgres")
+            .arg("-D")
+            .arg(&data)
+            .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"])
+            .arg(dir.path())
+            .spawn()
+            .unwrap();
+        let server = Self { dir, process, port };
+        for _ in 0..200 {
+            if server.try_client().await.is_ok() {
+                return Some(server);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("postgres does not start in {:?}", PathBuf::from(server.dir.path()));
+    }
+
+    async fn try_client(&self) -> Result<Client, tokio_postgres::Error> {
+        let text = format!("host=127.0.0.1 port={} user=u dbname=postgres", self.port);
+        let (client, connection) = tokio_postgres::connect(&text, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn rows(&self, query: &str) -> Vec<String> {
+        let client = self.try_client().await.unwrap();
+        client.query(query, &[]).await.unwrap().iter().map(|r| r.get::<_, String>(0)).collect()
+    }
+
+    async fn run(&self, statements: &str) {
+        self.try_client().await.unwrap().batch_execute(statements).await.unwrap();
+    }
+
+    fn sink(&self, columns: &[&str], sink_type: SinkType, table: &str) -> Sink {
+        let column = |name: &&str| Column {
+            name: (*name).into(),
+            data_type: arrow::datatypes::DataType::Int64,
+            sql_type: "bigint".into(),
+            nullable: true,
+            default: None,
+        };
+        let url = format!("jdbc:postgresql://127.0.0.1:{}/postgres?user=u", self.port);
+        Sink {
+            columns: columns.iter().map(column).collect(),
+            query: String::new(),
+            inputs: Vec::new(),
+            connector: NAME.into(),
+            options: [("jdbc.url".to_owned(), url), ("table.name".to_owned(), table.to_owned())].into(),
+            format: FormatSpec { encode: "NATIVE".into(), ..FormatSpec::default() },
+            sink_type,
+            primary_key: (sink_type == SinkType::Upsert).then(|| vec![0]),
+            force_append_only: false,
+            snapshot: true,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = self.process.id() as i32;
+        // SAFETY: a plain system call on a process that we started.
+        unsafe { libc::kill(pid, libc::SIGINT) };
+        let _ = self.process.wait();
+    }
+}
+
+fn target(sink: &Sink, generation: u64) -> PostgresTarget {
+    PostgresTarget::open(sink, &SinkContext { database: "d", id: ObjectId(16_400), name: "k", generation })
+        .unwrap()
+}
+
+fn marker(generation: u64, epoch: u64) -> Marker {
+    Marker { generation, epoch: Epoch(epoch), partial: None }
+}
+
+fn delivery(marker: Marker, columns: Vec<(&str, ArrayRef)>, diffs: &[i64]) -> Delivery {
+    let rows =
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, a)| (n, a, true))).unwrap();
+    Delivery { until: marker.epoch, chunk: 0, marker, batches: vec![ChangeBatch::new(rows, diffs)] }
+}
+
+fn pairs(marker: Marker, rows: &[(i64, i64, i64)]) -> Delivery {
+    let column = |of: fn(&(i64, i64, i64)) -> i64| -> ArrayRef {
+        Arc::new(rows.iter().map(of).collect::<Int64Array>())
+    };
+    let diffs: Vec<i64> = rows.iter().map(|r| r.2).collect();
+    delivery(marker, vec![("k", column(|r| r.0)), ("v", column(|r| r.1))], &diffs)
+}
+
+#[tokio::test]
+async fn the_sink_against_a_real_server() {
+    let Some(server) = Server::start().await else {
+        return eprintln!("PostgreSQL is not installed: not tested");
+    };
+    values_arrive_as_they_are(&server).await;
+    upserts_and_deletions(&server).await;
+    every_epoch_is_there_once_wherever_it_stops(&server).await;
+    zombies_are_fenced(&server).await;
+    what_can_never_work_is_said(&server).await;
+}
+
+async fn values_arrive_as_they_are(server: &Server) {
+    server.run("CREATE TABLE plain (i bigint, t text, b bytea, ts timestamptz, unused int DEFAULT 7)").await;
+    let mut target = target(&server.sink(&["i", "t", "b", "ts"], SinkType::AppendOnly, "plain"), 1);
+    assert_eq!(target.open().await.unwrap(), None);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i", Arc::new(Int64Array::from(vec![Some(1), None]))),
+        ("t", Arc::new(StringArray::from(vec![Some("a\tb\\N\nc\r"), None]))),
+        ("b", Arc::new(BinaryArray::from(vec![Some(&b"\x00\xff"[..]), None]))),
+        (
+            "ts",
+            Arc::new(TimestampMicrosecondArray::from(vec![Some(1_500_000), None]).with_timezone("+00:00")),
+        ),
+    ];
+    target.deliver(delivery(marker(1, 5), columns, &[1, 1])).await.unwrap();
+    let rows = server
+        .rows("SELECT format('%s|%s|%s|%s|%s', i, replace(t, E'\\t', 'TAB'), b, extract(epoch from ts), unused) FROM plain")
+        .await;
+    assert_eq!(rows, ["1|aTABb\\N\nc\r|\\x00ff|1.500000|7", "||||7"]);
+    assert_eq!(target.open().await.unwrap(), Some(marker(1, 5)));
+    let partial = Marker { partial: Some(Partial { until: Epoch(9), chunks: 2 }), ..marker(1, 5) };
+    target.deliver(Delivery { batches: Vec::new(), ..pairs(partial, &[]) }).await.unwrap();
+    assert_eq!(target.open().await.unwrap(), Some(partial));
+    server.run("DELETE FROM weir_progress").await;
+}
+
+async fn upserts_and_deletions(server: &Server) {
+    server.run("CREATE TABLE kv (k bigint PRIMARY KEY, v int)").await;
+    let mut target = target(&server.sink(&["k", "v"], SinkType::Upsert, "kv"), 1);
+    target.open().await.unwrap();
+    target.deliver(pairs(marker(1, 1), &[(1, 10, 1), (2, 20, 1), (3, 30, 1)])).await.unwrap();
+    target.deliver(pairs(marker(1, 2), &[(1, 11, 1), (2, 20, -1), (4, 40, 1), (9, 9, -1)])).await.unwrap();
+    assert_eq!(server.rows("SELECT k || ' ' || v FROM kv ORDER BY k").await, ["1 11", "3 30", "4 40"]);
+    server.run("DELETE FROM weir_progress").await;
+}
+
+async fn every_epoch_is_there_once_wherever_it_stops(server: &Server) {
+    server.run("CREATE TABLE log (k bigint, v bigint)").await;
+    let sink = server.sink(&["k", "v"], SinkType::AppendOnly, "log");
+    failpoint::testing::set("postgres_sink.before_commit:2=error, postgres_sink.after_commit:3=error");
+    let mut generation = 1;
+    let mut at = 0;
+    let mut target = target(&sink, generation);
+    target.open().await.unwrap();
+    while at < 8 {
+        match target.deliver(pairs(marker(generation, at + 1), &[(at as i64 + 1, 0, 1)])).await {
+            Ok(()) => at += 1,
+            Err(error) => {
+                assert!(matches!(error, SinkError::Retry(_)), "{error}");
+                generation += 1;
+                target = self::target(&sink, generation);
+                at = target.open().await.unwrap().map_or(0, |m| m.epoch.0);
+            }
+        }
+    }
+    failpoint::testing::set("");
+    assert!(generation > 2);
+    assert_eq!(server.rows("SELECT string_agg(k::text, ',' ORDER BY k) FROM log").await, ["1,2,3,4,5,6,7,8"]);
+    server.run("DELETE FROM weir_progress").await;
+}
+
+async fn zombies_are_fenced(server: &Server) {
+    let sink = server.sink(&["k", "v"], SinkType::AppendOnly, "log");
+    let mut old = target(&sink, 1);
+    old.open().await.unwrap();
+    let mut new = target(&sink, 2);
+    new.open().await.unwrap();
+    let error = old.deliver(pairs(marker(1, 100), &[(100, 0, 1)])).await.unwrap_err();
+    assert!(matches!(error, SinkError::Retry(_)), "{error}");
+    let error = old.open().await.unwrap_err();
+    assert!(matches!(&error, SinkError::Fatal(reason) if reason.contains("newer generation")), "{error}");
+    new.deliver(pairs(marker(2, 100), &[(101, 0, 1)])).await.unwrap();
+    // The same server twice, as after a commit whose answer was lost.
+    let mut twin = target(&sink, 2);
+    twin.open().await.unwrap();
+    new.deliver(pairs(marker(2, 101), &[(102, 0, 1)])).await.unwrap();
+    assert!(twin.deliver(pairs(marker(2, 101), &[(102, 0, 1)])).await.is_err());
+    assert_eq!(
+        server.rows("SELECT string_agg(k::text, ',' ORDER BY k) FROM log WHERE k >= 100").await,
+        ["101,102"]
+    );
+}
+
+async fn what_can_never_work_is_said(server: &Server) {
+    let open = async |columns: &[&str], sink_type, table: &str| match target(
+        &server.sink(columns, sink_type, table),
+        9,
+    )
+    .open()
+    .await
+    {
+        Err(SinkError::Fatal(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        open(&["k"], SinkType::AppendOnly, "no\"such").await,
+        "relation \"public\".\"no\"\"such\" does not exist in the target database"
+    );
+    assert_eq!(
+        open(&["k", "w"], SinkType::AppendOnly, "log").await,
+        "column \"w\" does not exist in relation \"public\".\"log\" of the target database, which has k, v"
+    );
+    assert_eq!(
+        open(&["k", "v"], SinkType::Upsert, "log").await,
+        "relation \"public\".\"log\" of the target database has no primary key or unique constraint on (k)"
+    );
+}
+
+#[test]
+fn options_are_checked() {
+    let base = |options: &[(&str, &str)]| -> Result<(), ConnectorError> {
+        let options = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        options::read::<PostgresOptions>(NAME, &options)?.config().map(drop)
+    };
+    let message = |options: &[(&str, &str)]| base(options).unwrap_err().to_string();
+    assert_eq!(message(&[("hostname", "h")]), "connector \"postgres\" needs option \"table.name\"");
+    assert_eq!(message(&[("table.name", "t")]), "connector \"postgres\" needs option \"hostname\"");
+    assert!(message(&[("table.name", "t"), ("jdbc.url", "jdbc:oracle:x")]).contains("option \"jdbc.url\""));
+    assert_eq!(
+        base(&[("table.name", "t"), ("hostname", "h"), ("port", "1"), ("user", "u"), ("password", "p")]),
+        Ok(())
+    );
+}
