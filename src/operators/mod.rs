@@ -17,6 +17,7 @@ pub mod filter;
 mod group_keys;
 pub mod groups;
 pub mod intervals;
+mod interval_sum;
 pub mod join;
 pub mod join_residual;
 pub mod join_side;

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | smallint, int | i64 | sum: bigint; avg: numeric |
 //! | bigint, numeric | i128, and how often it wrapped | numeric |
+//! | interval | its three parts | interval, see [`super::interval_sum`] |
 //! | real, double | two f64 (double-double), and counts of NaN and the infinities | real or double |
 //!
 //! Integer sums wrap, so that only the final sum must fit, in whatever order rows came and went; one
@@ -14,17 +15,19 @@
 
 use super::accumulator::{Accumulator, Rows, Wish, gather, refused, scatter};
 use super::expr::ErrorCounter;
+use super::interval_sum::IntervalSums;
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, Int64Array, PrimitiveArray,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    i256,
+    IntervalUnit,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use weir_sql::functions::aggregate::average;
 use weir_sql::plan::AggregateFunction;
 
 /// The least number with more than 38 digits.
@@ -39,6 +42,7 @@ pub fn sums_of(data_type: &DataType, errors: &ErrorCounter) -> Option<Box<dyn Ac
         DataType::Int64 => Some(Box::new(WideSums::new(0, errors))),
         DataType::Decimal128(_, scale) => Some(Box::new(WideSums::new(*scale, errors))),
         DataType::Float32 | DataType::Float64 => Some(Box::new(FloatSums::default())),
+        DataType::Interval(IntervalUnit::MonthDayNano) => Some(Box::new(IntervalSums::new(errors))),
         _ => None,
     }
 }
@@ -47,21 +51,15 @@ fn argument(column: Option<&ArrayRef>) -> Result<&ArrayRef, OperatorError> {
     column.ok_or_else(|| OperatorError::Internal("a sum has an argument".to_owned()))
 }
 
-/// Divides, rounding half away from zero, as PostgreSQL's numeric does.
+/// Divides in 128 bits if they suffice, rounding half away from zero, as PostgreSQL's numeric does.
 fn divide(sum: i128, scale_up: u32, count: i64) -> Option<i128> {
-    let count = i128::from(count);
     if let Some(scaled) = 10i128.checked_pow(scale_up).and_then(|f| sum.checked_mul(f)) {
+        let count = i128::from(count);
         let (quotient, remainder) = (scaled / count, scaled % count);
         let up = remainder.unsigned_abs() * 2 >= count.unsigned_abs();
         return Some(quotient + if up { scaled.signum() } else { 0 });
     }
-    let factor = i256::from_i128(10).checked_pow(scale_up)?;
-    let scaled = i256::from_i128(sum).checked_mul(factor)?;
-    let count = i256::from_i128(count);
-    let (quotient, remainder) = (scaled.checked_div(count)?, scaled.checked_rem(count)?);
-    let twice = remainder.wrapping_abs().checked_mul(i256::from_i128(2))?;
-    let up = if twice >= count { scaled.signum() } else { i256::ZERO };
-    quotient.checked_add(up)?.to_i128()
+    average(sum, count, 0, i8::try_from(scale_up).ok()?)
 }
 
 /// Averages of exact sums (none: it did not fit) as a decimal column of `wish`'s type.
@@ -75,14 +73,13 @@ fn averages(
         return Err(refused("an average", wish));
     };
     let up = u32::try_from(to - scale).map_err(|_| refused("an average", wish))?;
-    let average = |(sum, count): (Option<i128>, i64)| {
+    let quotient = |(sum, count): (Option<i128>, i64)| {
         if count <= 0 {
             return None;
         }
-        let average = sum.and_then(|sum| divide(sum, up, count));
-        fits(average, errors)
+        fits(sum.and_then(|sum| divide(sum, up, count)), errors)
     };
-    let values: Decimal128Array = sums.map(average).collect();
+    let values: Decimal128Array = sums.map(quotient).collect();
     Ok(Arc::new(values.with_data_type(DataType::Decimal128(precision, to))))
 }
 

@@ -344,3 +344,28 @@ fn many_groups_are_emitted_in_parts_and_numbers_are_reused() {
     assert_eq!(steps, vec![20_000, 15_000, 20_000, 0]);
     assert!(matches!(parse(&[input], "barrier")[0], Step::Barrier(_)));
 }
+
+#[test]
+fn intervals_add_up_by_parts() {
+    let interval = DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano);
+    let input = schema(&[("i", interval)]);
+    let calls = [call(Sum, Some(0), &input), call(Max, Some(0), &input), call(Avg, Some(0), &input)];
+    let mut calls = calls.to_vec();
+    let output = calls[0].output.clone();
+    calls[2].output = output;
+    check(
+        &|| make(&[], &calls, &input, false),
+        std::slice::from_ref(&input),
+        "+1 '1 month 1 day'
+         +1 '3 days'
+         +1 NULL
+         barrier
+         -1 '1 month 1 day'
+         barrier",
+        "+1 '1 mons 4 days' '1 mons 1 days' '17 days'
+         barrier
+         -1 '1 mons 4 days' '1 mons 1 days' '17 days'
+         +1 '3 days' '3 days' '3 days'
+         barrier",
+    );
+}

@@ -117,3 +117,29 @@ fn watermarks_reach_the_windows_edges() {
          barrier",
     );
 }
+
+#[test]
+fn streaming_and_batch_assign_the_same_windows() {
+    use weir_sql::functions::window::expand;
+    let time = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let input = schema(&[("ts", time.clone())]);
+    let output = schema(&[("ts", time.clone()), ("window_start", time.clone()), ("window_end", time)]);
+    let times =
+        PrimitiveArray::<TimestampMicrosecondType>::from_iter((-40..40).map(|t| (t % 7 != 0).then_some(t)));
+    let rows = arrow::array::RecordBatch::try_new(input, vec![Arc::new(times)]).unwrap();
+    for (size_us, slide_us, offset_us) in [(10, 10, 0), (10, 2, 1), (7, 3, -2), (3, 5, 0), (9, 4, 100)] {
+        let kind = WindowKind::Hop { size_us, slide_us, offset_us };
+        let batch = expand(kind, 0, &rows, output.clone()).unwrap();
+        let mut window = Window::new(kind, 0, output.clone());
+        let mut out = Output::default();
+        window.on_change(0, ChangeBatch::insertions(rows.clone()), &mut out).unwrap();
+        let mut parts = crate::stream::ChangeBuilder::new(output.clone());
+        for item in out.take() {
+            if let crate::dataflow::operator::OutputItem::Changes(part) = item {
+                parts.push(part);
+            }
+        }
+        parts.push(ChangeBatch::insertions(batch).negated());
+        assert!(parts.consolidate().unwrap().is_empty(), "{kind:?}");
+    }
+}
