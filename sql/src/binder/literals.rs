@@ -14,7 +14,9 @@ use datafusion_expr::expr::{Case, Cast, InList, ScalarFunction};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion_expr::utils::merge_schema;
-use datafusion_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
+use datafusion_expr::{
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union,
+};
 use datafusion_optimizer::AnalyzerRule;
 
 /// Runs before DataFusion's coercion.
@@ -41,6 +43,10 @@ fn retype_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             });
             let rows = unknown_to_known(rows.collect::<Result<Vec<_>>>()?)?;
             Ok(Transformed::yes(LogicalPlanBuilder::values(rows)?.build()?))
+        }
+        // Its types follow from those of the inputs, which may have changed.
+        LogicalPlan::Union(union) => {
+            Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)))
         }
         plan => {
             let schema = input_schema(&plan)?;

@@ -44,6 +44,9 @@ impl VisitorMut for Rewriter<'_> {
         if !query.locks.is_empty() {
             query.locks.clear();
         }
+        if let Err(error) = refuse_multiset_operations(&query.body) {
+            return ControlFlow::Break(error);
+        }
         match fetch_to_limit(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
@@ -69,6 +72,16 @@ impl VisitorMut for Rewriter<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// DataFusion takes INTERSECT ALL and EXCEPT ALL for semi and anti joins, which don't count rows.
+fn refuse_multiset_operations(body: &ast::SetExpr) -> Result<(), SqlError> {
+    let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
+    if *set_quantifier == ast::SetQuantifier::All && *op != ast::SetOperator::Union {
+        return Err(SqlError::not_supported(format!("{op} ALL")).hint(format!("Write {op}, without ALL.")));
+    }
+    refuse_multiset_operations(left)?;
+    refuse_multiset_operations(right)
 }
 
 /// FETCH FIRST n ROWS ONLY is LIMIT n.

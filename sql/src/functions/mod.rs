@@ -14,6 +14,7 @@ pub mod json;
 pub mod math;
 pub mod numeric;
 pub mod operator;
+mod operator_time;
 pub mod parse;
 pub mod ranking;
 pub mod rules;

@@ -9,17 +9,15 @@
 //!   time ± interval      time            interval * number, interval / number
 //! ```
 
-use super::calendar;
 use super::error::failure;
-use super::interval;
 use super::numeric::{self, PRECISION, SCALE};
+use super::operator_time::times;
 use super::scalar::{Function, Kernel};
 use super::type_name;
 use arrow::array::{Array, ArrayRef, AsArray, Datum, PrimitiveArray};
 use arrow::compute::kernels::{arity, numeric as kernels};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type,
-    IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    ArrowPrimitiveType, DataType, Decimal128Type, Float32Type, Float64Type, IntervalUnit, TimeUnit,
 };
 use arrow::error::ArrowError;
 use datafusion_common::{DFSchema, DataFusionError, Result, ScalarValue, internal_err};
@@ -53,7 +51,7 @@ pub fn modulo() -> Function {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
+pub(super) enum Op {
     Plus,
     Minus,
     Times,
@@ -281,7 +279,10 @@ fn compute(op: Op, args: &[ColumnarValue], output: &DataType) -> Result<Columnar
         (l, r) if integer(&l) && l == r => integers(op, left, right, &l)?,
         (DataType::Decimal128(_, _), DataType::Decimal128(_, _)) => decimals(op, left, right, output)?,
         (l, r) if float(&l) && l == r => floats(op, left, right)?,
-        _ => times(op, left, right, output)?,
+        _ => {
+            let (left, right) = columns(left, right)?;
+            times(op, &left, &right, output)?
+        }
     };
     if constant {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&column, 0)?));
@@ -421,99 +422,10 @@ fn floats(op: Op, left: &ColumnarValue, right: &ColumnarValue) -> Result<ArrayRe
     }
 }
 
-/// Operands of which one is a time or an interval.
-fn times(op: Op, left: &ColumnarValue, right: &ColumnarValue, output: &DataType) -> Result<ArrayRef> {
-    use DataType::{Date32, Float64, Int32, Interval, Time64, Timestamp};
-    let (l, r) = columns(left, right)?;
-    // Where the operator is commutative the interval, or the number, goes second.
-    let (l, r) = match (l.data_type(), r.data_type()) {
-        (Interval(_), Timestamp(_, _) | Time64(_))
-        | (Int32, Date32)
-        | (Float64, Interval(_))
-        | (Time64(_), Date32) => (r, l),
-        _ => (l, r),
-    };
-    let sign: i8 = if op == Op::Minus { -1 } else { 1 };
-    let out_of_range = || out_of_range(output);
-    match (l.data_type(), r.data_type()) {
-        (Date32, Int32) => rows::<Date32Type, Int32Type, Date32Type>(&l, &r, |a, b| {
-            a.checked_add(b.checked_mul(i32::from(sign)).ok_or_else(out_of_range)?).ok_or_else(out_of_range)
-        }),
-        (Date32, Date32) => rows::<Date32Type, Date32Type, Int32Type>(&l, &r, |a, b| {
-            a.checked_sub(b).ok_or_else(out_of_range)
-        }),
-        (Date32, Time64(_)) => {
-            rows::<Date32Type, Time64MicrosecondType, TimestampMicrosecondType>(&l, &r, |a, b| {
-                Ok(i64::from(a) * calendar::DAY_US + b)
-            })
-        }
-        (Timestamp(_, _), Interval(_)) => {
-            let shifted = rows::<TimestampMicrosecondType, IntervalMonthDayNanoType, TimestampMicrosecondType>(
-                &l,
-                &r,
-                |a, b| calendar::add_interval(a, b, sign).ok_or_else(out_of_range),
-            )?;
-            Ok(Arc::new(
-                shifted.as_primitive::<TimestampMicrosecondType>().clone().with_data_type(output.clone()),
-            ))
-        }
-        (Timestamp(_, _), Timestamp(_, _)) => {
-            rows::<TimestampMicrosecondType, TimestampMicrosecondType, IntervalMonthDayNanoType>(
-                &l,
-                &r,
-                |a, b| a.checked_sub(b).and_then(calendar::interval_between).ok_or_else(out_of_range),
-            )
-        }
-        (Time64(_), Interval(_)) => {
-            rows::<Time64MicrosecondType, IntervalMonthDayNanoType, Time64MicrosecondType>(&l, &r, |a, b| {
-                Ok((a + i64::from(sign) * (b.nanoseconds / 1_000)).rem_euclid(calendar::DAY_US))
-            })
-        }
-        (Time64(_), Time64(_)) => {
-            rows::<Time64MicrosecondType, Time64MicrosecondType, IntervalMonthDayNanoType>(&l, &r, |a, b| {
-                Ok(arrow::datatypes::IntervalMonthDayNano::new(0, 0, (a - b) * 1_000))
-            })
-        }
-        (Interval(_), Interval(_)) => {
-            rows::<IntervalMonthDayNanoType, IntervalMonthDayNanoType, IntervalMonthDayNanoType>(
-                &l,
-                &r,
-                |a, b| interval::add(a, b, sign).ok_or_else(out_of_range),
-            )
-        }
-        (Interval(_), Float64) => {
-            rows::<IntervalMonthDayNanoType, Float64Type, IntervalMonthDayNanoType>(&l, &r, |a, b| match op {
-                Op::Divide if b == 0.0 => Err(division_by_zero()),
-                Op::Divide => Ok(interval::divide(a, b)),
-                _ => interval::multiply(a, b).ok_or_else(out_of_range),
-            })
-        }
-        (l, r) => internal_err!("no operator {op:?} for {l} and {r}"),
-    }
-}
-
-fn rows<A: ArrowPrimitiveType, B: ArrowPrimitiveType, O: ArrowPrimitiveType>(
-    left: &ArrayRef,
-    right: &ArrayRef,
-    f: impl Fn(A::Native, B::Native) -> Result<O::Native, ArrowError>,
-) -> Result<ArrayRef> {
-    let result: PrimitiveArray<O> =
-        arity::try_binary(left.as_primitive::<A>(), right.as_primitive::<B>(), f)?;
-    Ok(Arc::new(result))
-}
-
-fn division_by_zero() -> ArrowError {
+pub(super) fn division_by_zero() -> ArrowError {
     ArrowError::DivideByZero
 }
 
 fn numeric_overflow() -> ArrowError {
     super::error::arrow_failure(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-}
-
-fn out_of_range(data_type: &DataType) -> ArrowError {
-    let name = match data_type {
-        DataType::Timestamp(_, _) => "timestamp".to_owned(),
-        other => type_name(other),
-    };
-    super::error::arrow_failure(SqlState("22008"), format!("{name} out of range"))
 }

@@ -8,11 +8,12 @@ use super::{column_index, key_type};
 use crate::error::SqlError;
 use crate::functions::error::sql_error;
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::{Expr, Volatility};
 use datafusion_physical_expr::expressions::{Column, Literal};
+use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use std::sync::Arc;
 use weir_catalog::SqlState;
@@ -113,17 +114,51 @@ pub(super) fn passed(node: &PlanNode, index: usize) -> Computed {
     (Arc::new(Column::new(field.name(), index)), field)
 }
 
-/// A projection; left out where it would only pass all columns on under their names.
-pub(super) fn project(node: PlanNode, columns: Vec<Computed>) -> PlanNode {
-    let same = columns.len() == node.arity()
-        && columns.iter().enumerate().all(|(i, (expr, field))| {
-            column_index(expr) == Some(i) && field.name() == node.schema.field(i).name()
-        });
-    if same {
-        return node;
+/// A projection. Where it only passes all columns on, it is left out and the node gets the names;
+/// over another projection the two become one, if nothing is computed twice by that.
+pub(super) fn project(mut node: PlanNode, mut columns: Vec<Computed>) -> PlanNode {
+    if let PlanOp::Project { exprs: below } = &node.op
+        && let Some(merged) = merged(&columns, below)
+    {
+        columns = merged;
+        node = node.inputs.swap_remove(0);
     }
     let (exprs, fields): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-    PlanNode::over(PlanOp::Project { exprs }, vec![node], Arc::new(Schema::new(fields)))
+    let schema = Arc::new(Schema::new(fields));
+    let all =
+        exprs.len() == node.arity() && exprs.iter().enumerate().all(|(i, e)| column_index(e) == Some(i));
+    let leaf = node.inputs.is_empty();
+    let same_names = || schema.fields().iter().zip(node.schema.fields()).all(|(a, b)| a.name() == b.name());
+    if all && (!leaf || same_names()) {
+        // What a leaf calls its columns is the relation's business.
+        return if leaf { node } else { PlanNode { schema, ..node } };
+    }
+    PlanNode::over(PlanOp::Project { exprs }, vec![node], schema)
+}
+
+/// `columns` over the input of the projection `below` that they are over.
+fn merged(columns: &[Computed], below: &[Arc<dyn PhysicalExpr>]) -> Option<Vec<Computed>> {
+    let mut uses = vec![0usize; below.len()];
+    for (expr, _) in columns {
+        for column in collect_columns(expr) {
+            uses[column.index()] += 1;
+        }
+    }
+    let inlined = |i: usize| column_index(&below[i]).is_some();
+    let passed = |i: usize| columns.iter().filter(|(e, _)| column_index(e) == Some(i)).count();
+    // A computed column may move up only as it is, and only once.
+    let fits = (0..below.len()).all(|i| inlined(i) || uses[i] == 0 || (uses[i] == 1 && passed(i) == 1));
+    if !fits {
+        return None;
+    }
+    let over = |expr: &Arc<dyn PhysicalExpr>| {
+        let moved = Arc::clone(expr).transform(|e: Arc<dyn PhysicalExpr>| match column_index(&e) {
+            Some(index) => Ok(Transformed::new(Arc::clone(&below[index]), true, TreeNodeRecursion::Jump)),
+            None => Ok(Transformed::no(e)),
+        });
+        moved.data().ok()
+    };
+    columns.iter().map(|(expr, field)| Some((over(expr)?, field.clone()))).collect()
 }
 
 /// The columns of `node` that `keep` names, in its order. At least one is kept.

@@ -6,6 +6,7 @@
 use super::exprs::{computed, physical, plan_error, project, trim};
 use super::node::{PlanNode, PlanOp, StreamPlan};
 use super::scan;
+use super::top_n::Ranked;
 use crate::error::SqlError;
 use crate::rewrite::exchange::place_exchanges;
 use arrow::datatypes::{Field, Schema};
@@ -33,7 +34,7 @@ impl Lowering<'_> {
     pub(super) fn node(&self, plan: &LogicalPlan) -> Result<PlanNode, SqlError> {
         match plan {
             LogicalPlan::Projection(projection) => self.lower_projection(projection),
-            LogicalPlan::Filter(filter) => self.lower_filter(filter, true),
+            LogicalPlan::Filter(filter) => self.lower_filter(filter),
             LogicalPlan::Window(window) => self.lower_ranked(window, Default::default(), true),
             LogicalPlan::Aggregate(aggregate) => self.lower_aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.lower_distinct(input),
@@ -66,22 +67,22 @@ impl Lowering<'_> {
 
     /// The input of a projection. A row number that only a filter below looked at isn't computed.
     fn projected_input(&self, projection: &Projection) -> Result<PlanNode, SqlError> {
-        let rank = projection.input.schema().fields().len().saturating_sub(1);
-        match &*projection.input {
-            LogicalPlan::Filter(filter) if matches!(&*filter.input, LogicalPlan::Window(_)) => {
-                let used = projection.expr.iter().flat_map(|e| e.column_refs());
-                let schema = projection.input.schema();
-                let ranked = used.into_iter().any(|c| schema.maybe_index_of_column(c) == Some(rank));
-                self.lower_filter(filter, ranked)
-            }
-            other => self.node(other),
+        if let LogicalPlan::Filter(filter) = &*projection.input
+            && let Some(below) = Ranked::below(&filter.input)
+        {
+            let schema = projection.input.schema();
+            let used = projection.expr.iter().flat_map(|e| e.column_refs());
+            let ranked =
+                used.into_iter().any(|c| schema.maybe_index_of_column(c).is_some_and(|i| below.is_rank(i)));
+            return self.lower_filtered_rank(filter, &below, ranked);
         }
+        self.node(&projection.input)
     }
 
-    /// A filter; over a row number it is a top-n. `ranked`: whether the number is looked at above.
-    fn lower_filter(&self, filter: &Filter, ranked: bool) -> Result<PlanNode, SqlError> {
-        if let LogicalPlan::Window(window) = &*filter.input {
-            return self.lower_filtered_rank(filter, window, ranked);
+    /// A filter; over a row number it is a top-n.
+    fn lower_filter(&self, filter: &Filter) -> Result<PlanNode, SqlError> {
+        if let Some(below) = Ranked::below(&filter.input) {
+            return self.lower_filtered_rank(filter, &below, true);
         }
         let input = self.node(&filter.input)?;
         filtered(input, &filter.predicate, filter.input.schema())

@@ -10,7 +10,7 @@ use super::lower::{Lowering, filtered, limit_of};
 use super::node::{PlanNode, PlanOp, SortKey};
 use crate::error::SqlError;
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::ScalarValue;
+use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
     Between, BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator, Projection, Sort, SortExpr, Window,
@@ -53,6 +53,70 @@ impl RankRange {
             _ => return None,
         })
     }
+}
+
+/// A window function below projections that only pass columns on.
+pub(super) struct Ranked<'a> {
+    /// From the outermost.
+    projections: Vec<&'a Projection>,
+    window: &'a Window,
+}
+
+impl<'a> Ranked<'a> {
+    /// The window function at or below `plan`, if there is nothing else between.
+    pub(super) fn below(plan: &'a LogicalPlan) -> Option<Self> {
+        let mut projections = Vec::new();
+        let mut plan = plan;
+        loop {
+            match plan {
+                LogicalPlan::Window(window) => return Some(Self { projections, window }),
+                LogicalPlan::SubqueryAlias(alias) => plan = &alias.input,
+                LogicalPlan::Projection(projection)
+                    if projection.expr.iter().all(|e| column_of(e).is_some()) =>
+                {
+                    projections.push(projection);
+                    plan = &projection.input;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Whether this column of the outermost plan is the window function's result.
+    pub(super) fn is_rank(&self, index: usize) -> bool {
+        let mut index = index;
+        for projection in &self.projections {
+            let column = projection.expr.get(index).and_then(column_of);
+            match column.and_then(|c| projection.input.schema().maybe_index_of_column(c)) {
+                Some(below) => index = below,
+                None => return false,
+            }
+        }
+        index + 1 == self.window.schema.fields().len()
+    }
+}
+
+/// The column that an expression is, under whatever name.
+fn column_of(expr: &Expr) -> Option<&Column> {
+    match expr {
+        Expr::Column(column) => Some(column),
+        Expr::Alias(alias) => column_of(&alias.expr),
+        _ => None,
+    }
+}
+
+/// A projection that passes columns on, over a node that may lack the last one of its input.
+fn project_ranked(node: PlanNode, projection: &Projection, ranked: bool) -> Result<PlanNode, SqlError> {
+    let schema = projection.input.schema();
+    let there = |expr: &Expr| {
+        let index = column_of(expr).and_then(|c| schema.maybe_index_of_column(c));
+        ranked || index.is_none_or(|i| i < node.arity() && i + 1 < schema.fields().len())
+    };
+    let mut columns = Vec::with_capacity(projection.expr.len());
+    for (expr, field) in projection.expr.iter().zip(projection.schema.fields()).filter(|(e, _)| there(e)) {
+        columns.push(computed(expr, &node, schema, field)?);
+    }
+    Ok(if columns.is_empty() { node } else { project(node, columns) })
 }
 
 impl Lowering<'_> {
@@ -109,15 +173,17 @@ impl Lowering<'_> {
         Ok(trim(node, arity))
     }
 
-    /// A filter over a row number: the number's bounds, then what else it asks.
+    /// A filter over a row number: the number's bounds, then what else it asks. `ranked`: whether
+    /// the number is looked at above.
     pub(super) fn lower_filtered_rank(
         &self,
         filter: &Filter,
-        window: &Window,
+        below: &Ranked<'_>,
         ranked: bool,
     ) -> Result<PlanNode, SqlError> {
-        let rank = window.schema.fields().len() - 1;
-        let is_rank = |e: &Expr| is_column(e, &|c| window.schema.maybe_index_of_column(c) == Some(rank));
+        let schema = filter.input.schema();
+        let names_rank = |c: &Column| schema.maybe_index_of_column(c).is_some_and(|i| below.is_rank(i));
+        let is_rank = |e: &Expr| is_column(e, &names_rank);
         let mut range = RankRange::default();
         let mut rest = Vec::new();
         for conjunct in split_conjunction(&filter.predicate) {
@@ -126,13 +192,17 @@ impl Lowering<'_> {
                 None => rest.push(conjunct.clone()),
             }
         }
-        let asked = rest
-            .iter()
-            .flat_map(|e| e.column_refs())
-            .any(|c| window.schema.maybe_index_of_column(c) == Some(rank));
-        let node = self.lower_ranked(window, range, ranked || asked)?;
+        let asked = rest.iter().flat_map(|e| e.column_refs()).any(|c| names_rank(c));
+        // Columns are left out at the end only.
+        let last = schema.fields().len() - 1;
+        let movable = (0..last).all(|i| !below.is_rank(i));
+        let ranked = ranked || asked || !movable;
+        let mut node = self.lower_ranked(below.window, range, ranked)?;
+        for projection in below.projections.iter().rev() {
+            node = project_ranked(node, projection, ranked)?;
+        }
         match conjunction(rest) {
-            Some(predicate) => filtered(node, &predicate, &window.schema),
+            Some(predicate) => filtered(node, &predicate, schema),
             None => Ok(node),
         }
     }
@@ -221,7 +291,7 @@ fn row_number_of(window: &Window) -> Result<&WindowFunction, SqlError> {
     }
 }
 
-fn is_column(expr: &Expr, wanted: &dyn Fn(&datafusion_common::Column) -> bool) -> bool {
+fn is_column(expr: &Expr, wanted: &dyn Fn(&Column) -> bool) -> bool {
     match expr {
         Expr::Column(column) => wanted(column),
         Expr::Cast(cast) => cast.field.data_type().is_integer() && is_column(&cast.expr, wanted),

@@ -1,4 +1,6 @@
 //! Planning from text, over a small catalog.
 
+mod golden;
 pub mod harness;
 mod nexmark;
+mod properties;
