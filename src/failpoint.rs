@@ -100,6 +100,26 @@ pub mod testing {
         POINTS.set(parse(spec).unwrap());
     }
 
+    /// Runs the ignored test `child` (its full path) in a process of its own until the fail point
+    /// `point` kills it, in `dir`. Returns the numbers that it said were done: `done 7`.
+    pub fn run_killed(child: &str, point: &str, dir: &std::path::Path) -> Vec<u64> {
+        use std::os::unix::process::ExitStatusExt;
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", child, "--ignored", "--nocapture"])
+            .env("WEIR_FAILPOINT", format!("{point}=kill"))
+            .env("WEIR_TEST_DIR", dir)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{point} was not hit: {said}");
+        said.lines().filter_map(|line| line.strip_prefix("done ")?.parse().ok()).collect()
+    }
+
+    /// The directory of a test that runs as a child; none if it was started by hand.
+    pub fn child_dir() -> Option<std::path::PathBuf> {
+        std::env::var_os("WEIR_TEST_DIR").map(Into::into)
+    }
+
     pub(super) fn hit(name: &str) -> io::Result<()> {
         POINTS.with_borrow(|points| points.iter().filter(|p| p.name == name).try_for_each(fire))
     }

@@ -17,7 +17,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::in_directory(tempfile::tempdir().unwrap())
+    }
+
+    fn in_directory(dir: tempfile::TempDir) -> Self {
         let memory = RocksMemory::new(1 << 20, 8 << 20);
         let store = RocksStore::create(&dir.path().join("live"), &memory).unwrap();
         Self { dir, memory, store }
@@ -159,4 +162,46 @@ fn a_lower_generation_writes_nothing() {
     storage.abort(Epoch(2)).unwrap();
     fixture.checkpoint(&mut storage, 3).unwrap();
     assert_eq!(epochs(&storage), [3, 1]);
+}
+
+#[test]
+fn killed_anywhere_the_newest_completed_checkpoint_is_found() {
+    for point in [
+        "checkpoint.before_manifest:5",
+        "manifest.before_rename:5",
+        "manifest.after_rename:5",
+        "gc.before_manifest:2",
+        "gc.after_manifest:2",
+        "gc.between_files:2",
+        "gc.after_directory:2",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let child = "checkpoint::storage::tests::child_makes_checkpoints_until_it_is_killed";
+        let done = testing::run_killed(child, point, dir.path());
+        let mut fixture = Fixture::in_directory(dir);
+        let mut storage = fixture.open(2).unwrap();
+        let newest = storage.newest_intact().unwrap().unwrap();
+        let last = done.last().copied().unwrap();
+        assert!((last..=last + 1).contains(&newest.epoch.0), "{point}: {newest:?} after {last}");
+        let expected: Vec<u8> = (1..=newest.epoch.0 as u8).collect();
+        assert_eq!(fixture.keys(&storage, &newest), expected, "{point}");
+        // And on it goes: nothing that was left is in the way.
+        fixture.checkpoint(&mut storage, newest.epoch.0 as u8 + 1).unwrap();
+        storage.retain(2).unwrap();
+        assert_eq!(gc::epochs(&fixture.root()).unwrap().len(), 2, "{point}");
+    }
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_makes_checkpoints_until_it_is_killed() {
+    let Some(dir) = testing::child_dir() else { return };
+    // Within the parent's directory, which goes with it.
+    let mut fixture = Fixture::in_directory(tempfile::tempdir_in(&dir).unwrap());
+    let mut storage = CheckpointStorage::open(&dir.join("checkpoints"), Uuid::nil(), 1).unwrap();
+    for epoch in 1..20 {
+        fixture.checkpoint(&mut storage, epoch).unwrap();
+        println!("done {epoch}");
+        storage.retain(2).unwrap();
+    }
 }

@@ -176,3 +176,32 @@ async fn a_log_that_lost_its_end_never_gives_a_position_twice() {
     std::fs::remove_dir_all(dir.path()).unwrap();
     assert!(DmlLog::open(dir.path(), 5).is_err(), "the log is gone");
 }
+
+#[tokio::test]
+async fn killed_anywhere_it_keeps_what_it_acknowledged() {
+    for point in ["before_write:4", "mid_write:4", "before_sync:4", "after_sync:4", "before_cut:1"] {
+        let dir = tempfile::tempdir().unwrap();
+        let child = "dml::log::tests::child_appends_until_it_is_killed";
+        let acknowledged = failpoint::testing::run_killed(child, &format!("dml_log.{point}"), dir.path());
+        let last = acknowledged.last().copied().unwrap_or(0);
+        let from = list(dir.path()).unwrap()[0] - 1;
+        let log = DmlLog::open(dir.path(), from).unwrap();
+        // What was not acknowledged may be there, or not.
+        assert!(last >= 3 && (last..=last + 1).contains(&log.position()), "{point} {last}");
+        holds(&log, from + 1..=log.position());
+        let next = log.position() + 1;
+        fill(&log, next..=next + 2).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "a child of the test above"]
+async fn child_appends_until_it_is_killed() {
+    let Some(dir) = failpoint::testing::child_dir() else { return };
+    let log = DmlLog::open(&dir, 0).unwrap();
+    log.shared.file_bytes.store(4000, Ordering::Relaxed);
+    for i in 1..100 {
+        println!("done {}", log.append(changes(i)).await.unwrap());
+        log.cut(i as u64 - 1).unwrap();
+    }
+}
