@@ -1,6 +1,8 @@
 //! From a statement to its handler, within the session's transaction.
 
+use super::copy::CopyIn;
 use super::prepared::{Plan, Prepared};
+use super::rows::internal;
 use super::transaction::{Block, Transaction};
 use super::{Notice, Session, SessionError};
 use arrow::array::RecordBatch;
@@ -9,8 +11,10 @@ use datafusion::common::ScalarValue;
 use futures::stream::BoxStream;
 use std::sync::Arc;
 use weir_catalog::SqlState;
+use weir_sql::binder::types::sql_type_to_arrow;
+use weir_sql::binder::{Bound, bind};
 use weir_sql::parser::parse;
-use weir_sql::parser::statement::{Parsed, Statement};
+use weir_sql::parser::statement::{CopyOptions, Parsed, Statement};
 
 /// What a statement gives.
 pub enum Outcome {
@@ -18,6 +22,10 @@ pub enum Outcome {
     Rows(ResultRows),
     /// A command tag.
     Done(String),
+    /// Rows that go out as lines: COPY TO STDOUT.
+    CopyOut(ResultRows, CopyOptions),
+    /// The client's lines become rows: COPY FROM STDIN.
+    CopyIn(Box<CopyIn>),
 }
 
 /// Rows on their way.
@@ -90,6 +98,7 @@ impl Session {
         parameters: &[ScalarValue],
         alone: bool,
     ) -> Result<Outcome, SessionError> {
+        self.note_statement(&prepared.parsed.text);
         match &prepared.plan {
             Plan::Query(plan) => {
                 let schema = prepared.columns.clone().unwrap_or_else(|| Arc::clone(plan.schema().inner()));
@@ -103,16 +112,25 @@ impl Session {
     /// What is bound when it runs: DDL, and what the session does itself.
     async fn dispatch(&mut self, parsed: &Parsed, alone: bool) -> Result<Outcome, SessionError> {
         match &parsed.statement {
-            Statement::Show(target) => self.show(target),
-            Statement::Describe(name) => self.describe(name),
+            Statement::Show(_) | Statement::Describe(_) => {
+                // The binder finds the names in them.
+                match bind(parsed, &self.bind_context(Vec::new()))? {
+                    Bound::Session(Statement::Show(target)) => self.show(&target),
+                    Bound::Session(Statement::Describe(name)) => self.describe(&name),
+                    _ => Err(internal("SHOW was bound to something else")),
+                }
+            }
+            Statement::Copy(copy) => self.copy(copy, alone).await,
             Statement::Explain { .. } => self.explain(parsed),
             Statement::Set { name, value } => self.set(name, value.as_deref()),
             Statement::ResetAll => self.reset_all(),
             Statement::Begin => self.begin(),
             Statement::Commit => self.commit().await,
             Statement::Rollback => self.rollback(),
-            Statement::Prepare { name, statement, .. } => {
-                let prepared = self.prepare((**statement).clone(), Vec::new())?;
+            Statement::Prepare { name, statement, types } => {
+                let types = types.iter().map(|t| sql_type_to_arrow(t).map(Some)).collect::<Result<_, _>>()?;
+                let prepared = self.prepare((**statement).clone(), types);
+                let prepared = prepared.map_err(|error| error.shifted(parsed.offset))?;
                 self.store(name, prepared)?;
                 Ok(Outcome::Done("PREPARE".to_owned()))
             }

@@ -24,6 +24,14 @@ use weir_catalog::{ObjectId, SqlState};
 use weir_sql::binder::{Dml, DmlKind};
 use weir_sql::parser::statement::Statement;
 
+/// Where a statement's rows come from.
+pub(super) enum Input<'a> {
+    /// Its plan, with these parameters.
+    Plan(&'a [ScalarValue]),
+    /// They are here: what its plan would give.
+    Rows(Vec<RecordBatch>),
+}
+
 impl Session {
     /// Runs a DML statement.
     pub(super) async fn dml(
@@ -33,39 +41,53 @@ impl Session {
         parameters: &[ScalarValue],
         alone: bool,
     ) -> Result<Outcome, SessionError> {
-        let db = self.db().clone();
-        let changes = if alone && matches!(self.transaction, Transaction::Idle) {
+        let changes = self.write(dml, Input::Plan(parameters), alone).await?;
+        acknowledge(dml, statement, &changes)
+    }
+
+    /// Does what a statement does to its table: logged at once, or kept in the block.
+    pub(super) async fn write(
+        &mut self,
+        dml: &Dml,
+        input: Input<'_>,
+        alone: bool,
+    ) -> Result<Changes, SessionError> {
+        if alone && matches!(self.transaction, Transaction::Idle) {
+            let db = self.db().clone();
             let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
-            let changes = self.compute(dml, parameters, &[]).await?;
+            let changes = self.compute(dml, input, &[]).await?;
             self.append(vec![(dml.table, changes.batch.clone())]).await?;
             drop(guard);
-            changes
-        } else {
-            if matches!(self.transaction, Transaction::Idle) {
-                self.transaction = Transaction::Open(Block::new(false, &self.settings));
-            }
-            let changes = self.compute(dml, parameters, self.transaction.writes()).await?;
-            if let Transaction::Open(block) = &mut self.transaction
-                && !changes.batch.is_empty()
-            {
-                block.writes.push((dml.table, changes.batch.clone()));
-            }
-            changes
-        };
-        acknowledge(dml, statement, &changes)
+            return Ok(changes);
+        }
+        if matches!(self.transaction, Transaction::Idle) {
+            self.transaction = Transaction::Open(Block::new(false, &self.settings));
+        }
+        let changes = self.compute(dml, input, self.transaction.writes()).await?;
+        if let Transaction::Open(block) = &mut self.transaction
+            && !changes.batch.is_empty()
+        {
+            block.writes.push((dml.table, changes.batch.clone()));
+        }
+        Ok(changes)
     }
 
     /// What the statement changes, over what is logged and `own`.
     async fn compute(
         &self,
         dml: &Dml,
-        parameters: &[ScalarValue],
+        input: Input<'_>,
         own: &[(ObjectId, ChangeBatch)],
     ) -> Result<Changes, SessionError> {
         let db = self.db().clone();
         let target = self.target(dml.table)?;
         let view = self.limits.run(View::newest(&db, own)).await?;
-        let input = self.collect(dml.input.clone(), parameters, Some(view.clone())).await?;
+        let input = match input {
+            Input::Plan(parameters) => {
+                self.collect(dml.input.clone(), parameters, Some(view.clone())).await?
+            }
+            Input::Rows(rows) => rows,
+        };
         let arity = target.schema().fields().len();
         match dml.kind {
             DmlKind::Insert(on_conflict) => {

@@ -121,6 +121,13 @@ impl SessionError {
         self
     }
 
+    /// The position is of no use to the client.
+    #[must_use]
+    pub fn without_position(mut self) -> Self {
+        self.0.position = None;
+        self
+    }
+
     /// What is told of it.
     pub fn fault(&self) -> &Fault {
         &self.0

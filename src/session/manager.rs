@@ -121,5 +121,6 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.manager.connections.lock().remove(&self.pid);
+        self.manager.serve.sessions().remove(self.pid);
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   wire ── parse ──> run ──┬─ query   SELECT: plan, snapshot, stream rows
 //!                           ├─ dml     INSERT, UPDATE, DELETE: exact changes, checked, logged
+//!                           ├─ copy    COPY: lines to rows, rows to lines
 //!                           ├─ ddl     CREATE, DROP, …: a catalog change, where needed a job
 //!                           ├─ show    SHOW, DESCRIBE, EXPLAIN
 //!                           └─ flush   FLUSH, CHECKPOINT, WAIT, RECOVER
@@ -12,6 +13,7 @@
 //! nothing behind; what a session wrote, its next statement sees.
 
 mod changes;
+mod copy;
 mod current;
 mod ddl;
 mod dispatch;
@@ -29,8 +31,9 @@ mod show;
 mod state;
 mod transaction;
 
-pub use dispatch::{CommandTag, Outcome, ResultRows};
 pub use crate::formats::text;
+pub use copy::CopyIn;
+pub use dispatch::{CommandTag, Outcome, ResultRows};
 pub use error::{Fault, SessionError};
 pub use limits::{CancelSlot, Limits, Stop};
 pub use manager::{DEFAULT_DATABASE, Seat, SessionManager};

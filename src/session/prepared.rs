@@ -4,9 +4,12 @@ use super::show::{explain_schema, show_schema};
 use super::{Session, SessionError};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
+use sqlparser::ast;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use weir_catalog::SqlState;
+use weir_sql::binder::types::sql_field;
 use weir_sql::binder::{Bound, Dml, bind};
 use weir_sql::parser::statement::{Parsed, Statement};
 
@@ -45,7 +48,10 @@ impl Session {
     /// Binds a statement whose parameters the client declares to be of these types.
     pub fn prepare(&self, parsed: Parsed, declared: Vec<Option<DataType>>) -> Result<Prepared, SessionError> {
         self.refuse_in_failed(&parsed.statement)?;
-        let context = self.bind_context(declared.clone());
+        let casts = cast_parameters(&parsed.statement);
+        let told = with_casts(&declared, &casts);
+        let context =
+            self.bind_context(told.iter().map(|field| Some(field.as_ref()?.data_type().clone())).collect());
         let (version, search_path) = (context.catalog.version, context.search_path.clone());
         let prepared = |plan, parameters, columns| Prepared {
             parsed: parsed.clone(),
@@ -61,7 +67,7 @@ impl Session {
             return Ok(prepared(Plan::Late, Vec::new(), columns));
         }
         let mut plan = plan_of(bind(&parsed, &context)?);
-        let types = parameter_types(&plan, &declared)?;
+        let types = parameter_types(&plan, told)?;
         let unknown = types.iter().any(Option::is_none);
         let text = || Arc::new(Field::new("text", DataType::Utf8, true));
         let parameters: Vec<FieldRef> = types.into_iter().map(|t| t.unwrap_or_else(text)).collect();
@@ -173,10 +179,48 @@ pub(super) fn returning_schema(dml: &Dml) -> Option<SchemaRef> {
     Some(Arc::new(Schema::new(returning.iter().map(|(_, field)| field.clone()).collect::<Vec<Field>>())))
 }
 
-/// The types of `$1`, `$2`, …: as declared, else as the planner tells them, else unknown.
+/// The parameters that stand in a cast, `$1::int`: the cast tells their type.
+fn cast_parameters(statement: &Statement) -> Vec<(usize, FieldRef)> {
+    let mut found = Vec::new();
+    let mut look = |expr: &ast::Expr| {
+        if let ast::Expr::Cast { expr, data_type, .. } = expr
+            && let ast::Expr::Value(value) = expr.as_ref()
+            && let ast::Value::Placeholder(name) = &value.value
+            && let Ok(index) = name.trim_start_matches('$').parse::<usize>()
+            && let Ok(field) = sql_field("parameter", data_type)
+        {
+            found.push((index, Arc::new(field)));
+        }
+        ControlFlow::<()>::Continue(())
+    };
+    // The visitor never breaks.
+    let _ = match statement {
+        Statement::Query(query) => ast::visit_expressions(query.as_ref(), &mut look),
+        Statement::Insert(insert) => ast::visit_expressions(insert.as_ref(), &mut look),
+        Statement::Update(update) => ast::visit_expressions(update.as_ref(), &mut look),
+        Statement::Delete(delete) => ast::visit_expressions(delete.as_ref(), &mut look),
+        _ => ControlFlow::Continue(()),
+    };
+    found
+}
+
+/// What is known of the parameters before planning: as declared, else as cast.
+fn with_casts(declared: &[Option<DataType>], casts: &[(usize, FieldRef)]) -> Vec<Option<FieldRef>> {
+    let of_type = |data_type: &DataType| Arc::new(Field::new("parameter", data_type.clone(), true));
+    let mut known: Vec<Option<FieldRef>> = declared.iter().map(|d| d.as_ref().map(of_type)).collect();
+    for (index, field) in casts.iter().filter(|(index, _)| (1..=PARAMETERS_MAX).contains(index)) {
+        if known.len() < *index {
+            known.resize(*index, None);
+        }
+        known[index - 1].get_or_insert_with(|| Arc::clone(field));
+    }
+    known
+}
+
+/// The types of `$1`, `$2`, …: as known before, else as the planner tells them, else unknown.
 fn parameter_types(
     plan: &Plan,
-    declared: &[Option<DataType>],
+    mut types: Vec<Option<FieldRef>>,
 ) -> Result<Vec<Option<FieldRef>>, SessionError> {
     let found = match plan {
         Plan::Query(plan) => plan.get_parameter_fields(),
@@ -184,8 +228,6 @@ fn parameter_types(
         Plan::Late => Ok(HashMap::new()),
     }
     .map_err(crate::serve::ServeError::from)?;
-    let of_type = |data_type: &DataType| Arc::new(Field::new("parameter", data_type.clone(), true));
-    let mut types: Vec<Option<FieldRef>> = declared.iter().map(|d| d.as_ref().map(of_type)).collect();
     for (name, field) in found {
         let index = name.trim_start_matches('$').parse::<usize>().unwrap_or(0);
         if index == 0 || index > PARAMETERS_MAX {

@@ -81,18 +81,10 @@ impl Session {
         text_rows(schema, column_rows(&object), "DESCRIBE")
     }
 
-    /// The object of this name; without a schema it is looked up in the search path.
+    /// The object of this name, as the binder resolved it.
     fn find_object(&self, catalog: &CatalogSnapshot, name: &ObjectName) -> Result<Arc<Object>, SessionError> {
-        let found = if name.schema.is_empty() {
-            let path = self.settings.search_path(&self.user, &catalog.settings);
-            path.into_iter().find_map(|schema| catalog.get(&ObjectName::new(schema, &name.name)))
-        } else {
-            catalog.get(name)
-        };
-        found.cloned().ok_or_else(|| {
-            let schema = if name.schema.is_empty() { String::new() } else { format!("{}.", name.schema) };
-            let message = format!("relation \"{schema}{}\" does not exist", name.name);
-            SessionError::new(SqlState::UNDEFINED_TABLE, message)
+        catalog.get(name).cloned().ok_or_else(|| {
+            SessionError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         })
     }
 }

@@ -11,6 +11,7 @@ use arrow::datatypes::DataType;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_catalog::SqlState;
+use weir_catalog::system::facts::SessionFact;
 use weir_sql::binder::BindContext;
 
 /// What a session may want to tell its client besides results.
@@ -77,6 +78,46 @@ impl Session {
     pub fn start_statement(&mut self) {
         let timeout = self.settings.statement_timeout(&self.database_settings());
         self.limits = Limits::start(&self.slot, timeout);
+    }
+
+    /// Adds the session to `pg_stat_activity`.
+    pub fn note_connected(&self, client: Option<String>) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        self.serve.sessions().set(SessionFact {
+            pid: self.pid,
+            user: self.user.clone(),
+            application_name: self.application_name(),
+            client,
+            state: "idle".to_owned(),
+            query: String::new(),
+            started_at_us: now.as_micros() as i64,
+        });
+    }
+
+    /// Says in `pg_stat_activity` what runs.
+    pub(super) fn note_statement(&self, text: &str) {
+        self.serve.sessions().update(self.pid, |fact| {
+            fact.state = "active".to_owned();
+            fact.query = text.to_owned();
+        });
+    }
+
+    /// Says in `pg_stat_activity` that nothing runs.
+    pub fn note_idle(&self) {
+        let state = match self.status() {
+            Status::Idle => "idle",
+            Status::Open => "idle in transaction",
+            Status::Failed => "idle in transaction (aborted)",
+        };
+        let application_name = self.application_name();
+        self.serve.sessions().update(self.pid, |fact| {
+            fact.state = state.to_owned();
+            fact.application_name = application_name;
+        });
+    }
+
+    fn application_name(&self) -> String {
+        self.settings.value("application_name", &self.database_settings())
     }
 
     /// The limits of the statement that runs.

@@ -86,8 +86,8 @@ impl Connection {
         }
         match statements.pop() {
             Some(parsed) => {
-                let (offset, types) = (parsed.offset, oids.iter().map(|oid| arrow_type(*oid)).collect());
-                let prepared = self.session.prepare(parsed, types).map_err(|error| error.shifted(offset))?;
+                let types = oids.iter().map(|oid| arrow_type(*oid)).collect();
+                let prepared = self.session.prepare(parsed, types)?;
                 self.session.store(name, prepared)
             }
             None => {
@@ -205,11 +205,14 @@ impl Connection {
                 Ok(Outcome::Rows(rows)) => {
                     portal.state = PortalState::Running(Box::new(Running { rows, batch: None }));
                 }
-                Ok(Outcome::Done(tag)) => {
+                Ok(outcome) => {
                     portal.state = PortalState::Ran;
-                    return self.complete(tag).map(Ok);
+                    return match self.send_command(outcome).await? {
+                        Ok(tag) => self.complete(tag).map(Ok),
+                        Err(error) => Ok(Err(error)),
+                    };
                 }
-                Err(error) => return Ok(Err(error.shifted(prepared.parsed.offset))),
+                Err(error) => return Ok(Err(error)),
             }
         }
         match &mut portal.state {

@@ -11,6 +11,7 @@
 //! down; a panic in a statement is an error of the statement.
 
 mod connection;
+mod copy;
 pub mod encode;
 mod extended;
 mod link;
@@ -61,3 +62,7 @@ pub async fn serve_connections(
         tracing::warn!(connections = sessions.connections(), "connections left open at shutdown");
     }
 }
+
+#[cfg(test)]
+#[path = "tests/connection.rs"]
+mod tests;

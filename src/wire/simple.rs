@@ -35,11 +35,11 @@ impl Connection {
             let alone = statements.len() == 1;
             let outcome = match guard(self.session.run(parsed, alone)).await {
                 Ok(outcome) => outcome,
-                Err(error) => return Ok(Err(error.shifted(parsed.offset))),
+                Err(error) => return Ok(Err(error)),
             };
             let tag = match self.send_outcome(outcome).await? {
                 Ok(tag) => tag,
-                Err(error) => return Ok(Err(error.shifted(parsed.offset))),
+                Err(error) => return Ok(Err(error)),
             };
             if i + 1 == statements.len()
                 && let Err(error) = guard(self.session.end_implicit()).await

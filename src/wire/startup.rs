@@ -26,8 +26,9 @@ pub async fn start(
     reader: &mut Reader,
     writer: &mut Writer,
     manager: &Arc<SessionManager>,
+    peer: Option<String>,
 ) -> io::Result<Option<(Seat, Session)>> {
-    match tokio::time::timeout(STARTUP_MAX, greet(reader, writer, manager)).await {
+    match tokio::time::timeout(STARTUP_MAX, greet(reader, writer, manager, peer)).await {
         Ok(Ok(Ok(started))) => Ok(started),
         Ok(Ok(Err(error))) => {
             writer.put_error(&error.fatal())?;
@@ -45,6 +46,7 @@ async fn greet(
     reader: &mut Reader,
     writer: &mut Writer,
     manager: &Arc<SessionManager>,
+    peer: Option<String>,
 ) -> io::Result<Greeting> {
     loop {
         let message = match reader.next().await {
@@ -66,7 +68,7 @@ async fn greet(
             }
             PgWireFrontendMessage::Startup(startup) => {
                 reader.context.awaiting_frontend_startup = false;
-                return match admit(&startup, manager) {
+                return match admit(&startup, manager, peer) {
                     Ok(admitted) => welcome(reader, writer, &startup, admitted).await.map(|s| Ok(Some(s))),
                     Err(error) => Ok(Err(error)),
                 };
@@ -77,7 +79,11 @@ async fn greet(
 }
 
 /// Checks who wants to go where, and with what settings.
-fn admit(startup: &Startup, manager: &Arc<SessionManager>) -> Result<(Seat, Session), SessionError> {
+fn admit(
+    startup: &Startup,
+    manager: &Arc<SessionManager>,
+    peer: Option<String>,
+) -> Result<(Seat, Session), SessionError> {
     let get = |name: &str| startup.parameters.get(name).map(String::as_str).filter(|value| !value.is_empty());
     if startup.protocol_number_major != 3 {
         let (major, minor) = (startup.protocol_number_major, startup.protocol_number_minor);
@@ -110,6 +116,7 @@ fn admit(startup: &Startup, manager: &Arc<SessionManager>) -> Result<(Seat, Sess
     for (name, value) in get("options").map(options).unwrap_or_default() {
         set_initial(&mut session, &name, &value)?;
     }
+    session.note_connected(peer);
     Ok((seat, session))
 }
 
