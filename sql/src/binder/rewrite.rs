@@ -254,6 +254,10 @@ fn rewrite_one(expr: &mut Expr, context: &BindContext) -> Result<(), SqlError> {
                 *op = plain;
             }
         }
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            let (value, zone) = (taken(timestamp), taken(time_zone));
+            *expr = call("timezone", vec![zone, value]);
+        }
         Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right }
             if !matches!(**right, Expr::Subquery(_)) =>
         {
@@ -272,6 +276,24 @@ fn rewrite_one(expr: &mut Expr, context: &BindContext) -> Result<(), SqlError> {
         _ => {}
     }
     Ok(())
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let unnamed = |arg| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg));
+    Expr::Function(ast::Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.into_iter().map(unnamed).collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }
 
 /// `pg_catalog.f(…)` is `f(…)`: what DataFusion knows has no schema.

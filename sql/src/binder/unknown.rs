@@ -5,7 +5,9 @@ use crate::error::SqlError;
 use crate::functions::{error::external, type_name};
 use arrow::datatypes::DataType;
 use datafusion_common::Result;
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
 use weir_catalog::SqlState;
 
 /// Stands for a function that does not exist.
@@ -18,7 +20,8 @@ pub(super) struct UnknownFunction {
 
 impl UnknownFunction {
     pub(super) fn new(name: &str, nearest: Option<String>) -> Self {
-        let signature = Signature::variadic_any(Volatility::Volatile);
+        let kinds = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
+        let signature = Signature::one_of(kinds, Volatility::Volatile);
         Self { name: name.to_owned(), nearest, signature }
     }
 }

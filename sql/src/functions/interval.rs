@@ -1,7 +1,16 @@
 //! Arithmetic of intervals, as PostgreSQL does it: months, days and time are apart; fractions of
 //! months spill into days of 30 a month, fractions of days into time.
 
-use arrow::datatypes::IntervalMonthDayNano;
+use super::numeric::PRECISION;
+use super::scalar::{Function, Kernel, exactly};
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Decimal128Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+};
+use datafusion_common::{DFSchema, Result, ScalarValue};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
+use std::sync::{Arc, LazyLock};
 
 /// Nanoseconds a day.
 pub const DAY_NS: i64 = 86_400_000_000_000;
@@ -52,6 +61,44 @@ fn in_range(value: f64, limit: f64) -> bool {
 /// PostgreSQL's TSROUND: to the microsecond, so that 1/3 * 30 is 10.
 fn round_us(days: f64) -> f64 {
     (days * 1_000_000.0).round_ties_even() / 1_000_000.0
+}
+
+/// What PostgreSQL compares of an interval: a month counts 30 days, a day 24 hours.
+pub fn length_ns(v: IntervalMonthDayNano) -> i128 {
+    (i128::from(v.months) * 30 + i128::from(v.days)) * i128::from(DAY_NS) + i128::from(v.nanoseconds)
+}
+
+static LENGTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let coerce = |t: &[DataType]| exactly(t, &[DataType::Interval(IntervalUnit::MonthDayNano)]);
+    let output = |_: &[DataType], _: &[Option<&ScalarValue>]| DataType::Decimal128(PRECISION, 0);
+    let kernel = |args: &[ArrayRef], output: &DataType| -> Result<ArrayRef> {
+        let values = args[0].as_primitive::<IntervalMonthDayNanoType>();
+        let lengths = values.unary::<_, Decimal128Type>(length_ns);
+        Ok(Arc::new(lengths.with_data_type(output.clone())))
+    };
+    Function::new("interval_length", coerce, output, Kernel::Columns(kernel)).udf()
+});
+
+/// A comparison of intervals as one of their lengths; others as they are.
+pub fn comparable(binary: BinaryExpr, schema: &DFSchema) -> BinaryExpr {
+    let is_interval = |e: &Expr| matches!(e.get_type(schema), Ok(DataType::Interval(_)));
+    let comparison = matches!(
+        binary.op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    );
+    if !comparison || !is_interval(&binary.left) || !is_interval(&binary.right) {
+        return binary;
+    }
+    let length =
+        |e: Box<Expr>| Box::new(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&LENGTH), vec![*e])));
+    BinaryExpr { left: length(binary.left), op: binary.op, right: length(binary.right) }
 }
 
 #[cfg(test)]

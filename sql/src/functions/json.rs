@@ -1,18 +1,34 @@
-//! jsonb's normal form: keys in PostgreSQL's order (shorter first, then by bytes), the last of equal
-//! keys, one space after `:` and `,`.
+//! jsonb: its normal form, the operators `-> ->> #> #>>`, and what reads it.
+//!
+//! A jsonb is text in the normal form: keys in PostgreSQL's order (shorter first, then by bytes), the
+//! last of equal keys, one space after `:` and `,`.
 
+use super::scalar::{Function, Kernel, exactly};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::expr::{Cast, ScalarFunction};
+use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use serde_json::Value;
+use sqlparser::ast::BinaryOperator;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 /// The normal form of a JSON text; `None` if it is none.
 pub fn normalized(text: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(text).ok()?;
-    let mut out = String::with_capacity(text.len());
-    write(&value, &mut out);
-    Some(out)
+    serde_json::from_str(text).ok().map(|value: Value| shown(&value))
+}
+
+/// A value in its normal form.
+fn shown(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
 }
 
 /// Appends a value in its normal form.
-pub fn write(value: &Value, out: &mut String) {
+fn write(value: &Value, out: &mut String) {
     match value {
         Value::Array(items) => {
             out.push('[');
@@ -38,6 +54,207 @@ pub fn write(value: &Value, out: &mut String) {
     }
 }
 
+const KEY: [DataType; 2] = [DataType::Utf8, DataType::Utf8];
+const INDEX: [DataType; 2] = [DataType::Utf8, DataType::Int32];
+
+/// The functions of this file.
+pub fn functions() -> Vec<Function> {
+    let text = |t: &[DataType]| exactly(t, &[DataType::Utf8]);
+    vec![
+        get_function("jsonb_get", false),
+        get_function("jsonb_get_text", true),
+        path_function("jsonb_extract_path", false).aliases(&["json_extract_path"]),
+        path_function("jsonb_extract_path_text", true).aliases(&["json_extract_path_text"]),
+        Function::new("jsonb_typeof", text, |_, _| DataType::Utf8, Kernel::Columns(type_of))
+            .aliases(&["json_typeof"]),
+        Function::new("jsonb_array_length", text, |_, _| DataType::Int32, Kernel::Columns(array_length))
+            .aliases(&["json_array_length"]),
+    ]
+}
+
+/// A member by name, or an element by number, from the end if it is negative.
+fn get_function(name: &'static str, as_text: bool) -> Function {
+    let coerce = |t: &[DataType]| match t {
+        [json, DataType::Int64] => exactly(&[json.clone(), DataType::Int32], &INDEX),
+        _ => exactly(t, &INDEX).or_else(|| exactly(t, &KEY)),
+    };
+    let kernel = if as_text { get_text } else { get };
+    Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel))
+}
+
+fn path_function(name: &'static str, as_text: bool) -> Function {
+    let coerce = |t: &[DataType]| exactly(t, &vec![DataType::Utf8; t.len()]).filter(|_| !t.is_empty());
+    let kernel = if as_text { path_text } else { path };
+    Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel))
+}
+
+static GET: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| get_function("->", false).udf());
+static GET_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| get_function("->>", true).udf());
+static PATH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| list_path_function("#>", false).udf());
+static PATH_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| list_path_function("#>>", true).udf());
+
+fn text_list() -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
+}
+
+fn list_path_function(name: &'static str, as_text: bool) -> Function {
+    let coerce = |t: &[DataType]| match t {
+        [DataType::Utf8, DataType::List(item)] if item.data_type() == &DataType::Utf8 => {
+            Some(vec![DataType::Utf8, text_list()])
+        }
+        _ => None,
+    };
+    let kernel = if as_text { list_path_text } else { list_path };
+    Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel))
+}
+
+/// Plans the operators.
+#[derive(Debug)]
+pub struct JsonPlanner;
+
+impl ExprPlanner for JsonPlanner {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let (function, is_json) = match expr.op {
+            BinaryOperator::Arrow => (&GET, true),
+            BinaryOperator::LongArrow => (&GET_TEXT, false),
+            BinaryOperator::HashArrow => (&PATH, true),
+            BinaryOperator::HashLongArrow => (&PATH_TEXT, false),
+            _ => return Ok(PlannerResult::Original(expr)),
+        };
+        let RawBinaryExpr { left, mut right, .. } = expr;
+        let by_path = matches!(expr.op, BinaryOperator::HashArrow | BinaryOperator::HashLongArrow);
+        if by_path && matches!(right.get_type(schema)?, DataType::Utf8) {
+            right = Expr::Cast(Cast::new(Box::new(right), text_list()));
+        }
+        let call = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![left, right]));
+        // What comes out of `->` is jsonb again: only a field can say so.
+        let planned = if is_json { Expr::Cast(Cast::new_from_field(Box::new(call), jsonb())) } else { call };
+        Ok(PlannerResult::Planned(planned))
+    }
+}
+
+fn jsonb() -> FieldRef {
+    let metadata = HashMap::from([("weir.type".to_owned(), "jsonb".to_owned())]);
+    Arc::new(Field::new("jsonb", DataType::Utf8, true).with_metadata(metadata))
+}
+
+/// The parsed JSON of each row, and what `f` makes of it.
+fn each<T>(jsons: &StringArray, f: impl Fn(&Value, usize) -> Option<T>) -> Vec<Option<T>> {
+    (0..jsons.len())
+        .map(|row| {
+            let value: Value = jsons.is_valid(row).then(|| serde_json::from_str(jsons.value(row)).ok())??;
+            f(&value, row)
+        })
+        .collect()
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(shown(other)),
+    }
+}
+
+fn element(value: &Value, index: i64) -> Option<&Value> {
+    let items = value.as_array()?;
+    let index =
+        if index < 0 { items.len().checked_sub(index.unsigned_abs() as usize)? } else { index as usize };
+    items.get(index)
+}
+
+fn member(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
+    let jsons = args[0].as_string::<i32>();
+    let found = |value: &Value, row: usize| match args[1].data_type() {
+        DataType::Int32 => {
+            let indexes = args[1].as_primitive::<Int32Type>();
+            element(value, i64::from(indexes.is_valid(row).then(|| indexes.value(row))?)).and_then(show)
+        }
+        _ => {
+            let keys = args[1].as_string::<i32>();
+            value.as_object()?.get(keys.is_valid(row).then(|| keys.value(row))?).and_then(show)
+        }
+    };
+    Arc::new(each(jsons, found).into_iter().collect::<StringArray>())
+}
+
+fn get(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    Ok(member(args, |v| Some(shown(v))))
+}
+
+fn get_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    Ok(member(args, text_of))
+}
+
+/// A step of a path: a member's name or an element's number.
+fn step<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    match value {
+        Value::Object(fields) => fields.get(name),
+        Value::Array(_) => element(value, name.parse().ok()?),
+        _ => None,
+    }
+}
+
+fn at_path(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
+    let found = |value: &Value, row: usize| {
+        let steps = args[1..].iter().map(|s| s.as_string::<i32>());
+        let mut at = value;
+        for names in steps {
+            at = step(at, names.is_valid(row).then(|| names.value(row))?)?;
+        }
+        show(at)
+    };
+    Arc::new(each(args[0].as_string(), found).into_iter().collect::<StringArray>())
+}
+
+fn path(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    Ok(at_path(args, |v| Some(shown(v))))
+}
+
+fn path_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    Ok(at_path(args, text_of))
+}
+
+fn at_list_path(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
+    let lists = args[1].as_list::<i32>();
+    let found = |value: &Value, row: usize| {
+        let names = lists.is_valid(row).then(|| lists.value(row))?;
+        let mut at = value;
+        for name in names.as_string::<i32>() {
+            at = step(at, name?)?;
+        }
+        show(at)
+    };
+    Arc::new(each(args[0].as_string(), found).into_iter().collect::<StringArray>())
+}
+
+fn list_path(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    Ok(at_list_path(args, |v| Some(shown(v))))
+}
+
+fn list_path_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    Ok(at_list_path(args, text_of))
+}
+
+fn type_of(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    let name = |value: &Value, _row: usize| {
+        Some(match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        })
+    };
+    Ok(Arc::new(each(args[0].as_string(), name).into_iter().collect::<StringArray>()))
+}
+
+fn array_length(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    let length = |value: &Value, _row: usize| value.as_array().map(|items| items.len() as i32);
+    Ok(Arc::new(each(args[0].as_string(), length).into_iter().collect::<Int32Array>()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +265,19 @@ mod tests {
         assert_eq!(text.as_deref(), Some(r#"{"a": [true, null, "x\ny"], "bb": 1}"#));
         assert_eq!(normalized("{"), None);
         assert_eq!(normalized("3").as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn members_elements_and_paths() {
+        let json: ArrayRef = Arc::new(StringArray::from(vec![Some(r#"{"a": {"b": ["x", null]}}"#), None]));
+        let key = |k: &str| -> ArrayRef { Arc::new(StringArray::from(vec![k, k])) };
+        let text =
+            |a: ArrayRef| a.as_string::<i32>().iter().map(|v| v.map(str::to_owned)).collect::<Vec<_>>();
+        let some = |s: &str| vec![Some(s.to_owned()), None];
+        let inner = get(&[Arc::clone(&json), key("a")], &DataType::Utf8).expect("json");
+        assert_eq!(text(Arc::clone(&inner)), some(r#"{"b": ["x", null]}"#));
+        assert_eq!(text(get_text(&[inner, key("c")], &DataType::Utf8).expect("json")), [None, None]);
+        let path = path_text(&[json, key("a"), key("b"), key("0")], &DataType::Utf8).expect("json");
+        assert_eq!(text(path), some("x"));
     }
 }

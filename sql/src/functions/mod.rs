@@ -9,6 +9,7 @@ pub mod cast;
 pub mod clock;
 pub mod datetime;
 pub mod error;
+pub mod format;
 pub mod interval;
 pub mod json;
 pub mod math;
@@ -17,6 +18,7 @@ pub mod operator;
 mod operator_time;
 pub mod parse;
 pub mod ranking;
+pub mod retyped;
 pub mod rules;
 pub mod scalar;
 pub mod string;
@@ -24,6 +26,7 @@ pub mod table;
 pub mod text;
 pub mod to_char;
 pub mod window;
+pub mod zone;
 
 use arrow::datatypes::DataType;
 use datafusion_expr::planner::{ExprPlanner, RelationPlanner};
@@ -60,22 +63,38 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
 
 /// All scalar functions.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
-    let families = [datetime::functions(), to_char::functions(), math::functions(), string::functions()];
-    let own: Vec<Arc<ScalarUDF>> =
-        families.into_iter().flatten().map(scalar::Function::udf).chain(clock::functions()).collect();
+    let families = [
+        datetime::functions(),
+        to_char::functions(),
+        zone::functions(),
+        math::functions(),
+        string::functions(),
+        format::functions(),
+        json::functions(),
+    ];
+    let own: Vec<Arc<ScalarUDF>> = families
+        .into_iter()
+        .flatten()
+        .map(scalar::Function::udf)
+        .chain(clock::functions())
+        .chain(retyped::functions())
+        .collect();
     let names: HashSet<String> =
         own.iter().flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()])).collect();
     let others = datafusion_functions::all_default_functions()
         .into_iter()
         .chain(datafusion_functions_nested::all_default_nested_functions());
-    own.iter().cloned().chain(others.filter(|f| !names.contains(f.name()))).collect()
+    let uuid = datafusion_functions::string::uuid().as_ref().clone().with_aliases(["gen_random_uuid"]);
+    own.iter().cloned().chain(others.filter(|f| !names.contains(f.name()))).chain([Arc::new(uuid)]).collect()
 }
 
 /// All aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    let own = aggregate::functions();
+    let every =
+        datafusion_functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone().with_aliases(["every"]);
+    let own: Vec<_> = aggregate::functions().into_iter().chain([Arc::new(every)]).collect();
     let others = datafusion_functions_aggregate::all_default_aggregate_functions();
-    let names: HashSet<&str> = own.iter().map(|f| f.name()).collect();
+    let names: HashSet<String> = own.iter().map(|f| f.name().to_owned()).collect();
     let others: Vec<_> = others.into_iter().filter(|f| !names.contains(f.name())).collect();
     own.into_iter().chain(others).collect()
 }
@@ -92,6 +111,7 @@ pub fn window_functions() -> Vec<Arc<WindowUDF>> {
 pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     vec![
         Arc::new(operator::ArithmeticPlanner),
+        Arc::new(json::JsonPlanner),
         Arc::new(string::RegexpPlanner),
         Arc::new(datetime::ExtractPlanner),
         Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
@@ -117,3 +137,7 @@ pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
         Arc::new(rules::Casts),
     ]
 }
+
+#[cfg(test)]
+#[path = "tests/expressions.rs"]
+mod expression_tests;

@@ -118,10 +118,9 @@ fn with_type_of_other(expr: Expr, other: &DataType, op: &BinaryOperator) -> Expr
         return expr;
     };
     let wanted = match (other, op) {
-        (DataType::Timestamp(_, _) | DataType::Time64(_), BinaryOperator::Plus | BinaryOperator::Minus) => {
+        (DataType::Timestamp(_, _) | DataType::Time64(_) | DataType::Date32, BinaryOperator::Plus) => {
             INTERVAL
         }
-        (DataType::Date32, BinaryOperator::Plus) => INTERVAL,
         (DataType::Interval(_), BinaryOperator::Multiply | BinaryOperator::Divide) => DataType::Float64,
         (DataType::Utf8 | DataType::Null, _) => return expr,
         (other, _) => other.clone(),

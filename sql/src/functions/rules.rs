@@ -1,7 +1,7 @@
 //! Rewrites of a bound plan that give operators and casts PostgreSQL's meaning, whoever put them
 //! there: the user, or DataFusion's type coercion.
 
-use super::{cast, operator};
+use super::{cast, interval, operator, string};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result};
@@ -10,7 +10,8 @@ use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::AnalyzerRule;
 
-/// Before type coercion: arithmetic that was bound as DataFusion's (beside parameters) becomes ours.
+/// Before type coercion: arithmetic that was bound as DataFusion's (beside parameters) becomes ours,
+/// intervals are compared by their length, and `SIMILAR TO` gets a pattern that it understands.
 #[derive(Debug)]
 pub struct Operators;
 
@@ -21,7 +22,8 @@ impl AnalyzerRule for Operators {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite(plan, |expr, schema| match expr {
-            Expr::BinaryExpr(binary) => operator::replaced(binary, schema),
+            Expr::BinaryExpr(binary) => operator::replaced(interval::comparable(binary, schema), schema),
+            Expr::SimilarTo(like) => Ok(Expr::SimilarTo(string::similar_pattern(like))),
             other => Ok(other),
         })
     }

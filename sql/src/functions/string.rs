@@ -1,5 +1,5 @@
 //! Text functions where DataFusion's differ from PostgreSQL's: regular expressions with capture
-//! groups, `concat`, `md5`.
+//! groups, `md5`.
 
 use super::error::failure;
 use super::scalar::{Function, Kernel, exactly};
@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
-use datafusion_expr::{ColumnarValue, Expr, GetFieldAccess, ScalarUDF};
+use datafusion_expr::{ColumnarValue, Expr, GetFieldAccess, Like, ScalarUDF};
 use md5::{Digest, Md5};
 use regex::Regex;
 use std::sync::{Arc, LazyLock};
@@ -20,13 +20,6 @@ pub fn functions() -> Vec<Function> {
         Function::new("regexp_match", coerce_regexp, |_, _| text_list(), Kernel::Values(regexp_match)),
         regexp_group_function(),
         substring_function(),
-        Function::new(
-            "concat",
-            |t| Some(vec![DataType::Utf8; t.len()]),
-            |_, _| DataType::Utf8,
-            Kernel::Columns(concat),
-        ),
-        Function::new("concat_ws", coerce_concat_ws, |_, _| DataType::Utf8, Kernel::Columns(concat_ws)),
         Function::new(
             "md5",
             |t| exactly(t, &[DataType::Utf8]),
@@ -239,37 +232,47 @@ fn regexp_substring(args: &[ColumnarValue], _output: &DataType, rows: usize) -> 
     result(Arc::new(out.finish()), constant)
 }
 
-fn coerce_concat_ws(types: &[DataType]) -> Option<Vec<DataType>> {
-    (!types.is_empty()).then(|| vec![DataType::Utf8; types.len()])
-}
-
-/// NULLs are left out.
-fn concat(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let columns: Vec<&StringArray> = args.iter().map(|a| a.as_string()).collect();
-    let rows = columns.first().map_or(1, |c| c.len());
-    let mut out = StringBuilder::new();
-    let mut text = String::new();
-    for row in 0..rows {
-        text.clear();
-        columns.iter().filter(|c| c.is_valid(row)).for_each(|c| text.push_str(c.value(row)));
-        out.append_value(&text);
+/// `SIMILAR TO` with its pattern, if it is a constant, as a regular expression.
+pub fn similar_pattern(mut like: Like) -> Like {
+    if let Expr::Literal(ScalarValue::Utf8(Some(pattern)), _) = like.pattern.as_mut()
+        && !pattern.starts_with("^(?s:")
+    {
+        *pattern = similar_regex(pattern, like.escape_char.unwrap_or('\\'));
     }
-    Ok(Arc::new(out.finish()))
+    like
 }
 
-fn concat_ws(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let columns: Vec<&StringArray> = args.iter().map(|a| a.as_string()).collect();
-    let mut out = StringBuilder::new();
-    for row in 0..columns[0].len() {
-        if columns[0].is_null(row) {
-            out.append_null();
-            continue;
+/// `%` and `_` are any text and any character; `| * + ? { } ( ) [ ]` mean what they mean elsewhere.
+fn similar_regex(pattern: &str, escape: char) -> String {
+    let mut regex = String::from("^(?s:");
+    let mut chars = pattern.chars();
+    let mut in_class = false;
+    while let Some(c) = chars.next() {
+        match c {
+            _ if c == escape => {
+                let escaped = chars.next().unwrap_or(escape);
+                regex.push_str(&regex::escape(&escaped.to_string()));
+            }
+            ']' if in_class => {
+                in_class = false;
+                regex.push(c);
+            }
+            _ if in_class => regex.push(c),
+            '[' => {
+                in_class = true;
+                regex.push(c);
+            }
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            '.' | '^' | '$' => {
+                regex.push('\\');
+                regex.push(c);
+            }
+            _ => regex.push(c),
         }
-        let parts: Vec<&str> =
-            columns[1..].iter().filter(|c| c.is_valid(row)).map(|c| c.value(row)).collect();
-        out.append_value(parts.join(columns[0].value(row)));
     }
-    Ok(Arc::new(out.finish()))
+    regex.push_str(")$");
+    regex
 }
 
 fn md5_hex(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
