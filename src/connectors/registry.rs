@@ -21,8 +21,11 @@ const SOURCES: &[(ConnectorSpec, OpenSource, Option<KnownColumns>)] = &[
 ];
 
 /// The sinks: what they take, and how their targets are opened.
-const SINKS: &[(ConnectorSpec, OpenTarget)] =
-    &[(blackhole::SPEC, |s, c| Ok(Box::new(blackhole::Blackhole::open(s, c)?)))];
+const SINKS: &[(ConnectorSpec, OpenTarget)] = &[
+    (files_sink::SPEC, |s, c| Ok(Box::new(files_sink::FilesTarget::open(s, c)?))),
+    (postgres_sink::SPEC, |s, c| Ok(Box::new(postgres_sink::PostgresTarget::open(s, c)?))),
+    (blackhole::SPEC, |s, c| Ok(Box::new(blackhole::Blackhole::open(s, c)?))),
+];
 
 /// What a target may know of where it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -86,5 +89,26 @@ fn unknown(name: &str, role: ConnectorRole) -> ConnectorError {
             ConnectorRole::Sink => "sink",
         },
         known: specs().iter().filter(|s| s.role == role).map(|s| s.name).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connector_is_listed_and_found() {
+        let names: Vec<_> = specs().iter().map(|s| (s.name, s.role == ConnectorRole::Sink)).collect();
+        for name in
+            [("nexmark", false), ("datagen", false), ("file", false), ("file", true), ("postgres", true)]
+        {
+            assert!(names.contains(&name), "{name:?}");
+        }
+        let options = Options::from([("type".to_owned(), "bid".to_owned())]);
+        assert_eq!(connector_columns("nexmark", &options).map(|c| c.len()), Some(7));
+        assert_eq!(connector_columns("nexmark", &Options::new()), None);
+        assert_eq!(connector_columns("file", &options), None);
+        let error = unknown("kafca", ConnectorRole::Source);
+        assert_eq!(error.to_string(), "connector \"kafca\" does not exist as a source");
     }
 }
