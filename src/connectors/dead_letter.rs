@@ -4,23 +4,34 @@
 //! keyed by where they came from, so that reading the same message again adds nothing.
 
 use super::source::DeadLetter;
+use crate::state::table::TableLayout;
 use crate::stream::Epoch;
 use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 use weir_catalog::ObjectId;
+use weir_catalog::relation::RowKey;
 
 /// The built-in relation that holds them.
 pub const RELATION: ObjectId = ObjectId(1);
 
 /// The key: source, split and offset.
-pub const KEY: [usize; 3] = [0, 1, 2];
+pub const KEY: [usize; 3] = [0, 2, 3];
+
+/// Its name in `weir_catalog`.
+pub const NAME: &str = "dead_letters";
+
+/// How its rows are stored.
+pub fn layout() -> TableLayout {
+    TableLayout::relation(RELATION.table(), schema(), &RowKey::Columns(KEY.to_vec()))
+}
 
 /// Its columns.
 pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
-        Field::new("source", DataType::Int64, false),
+        Field::new("source_id", DataType::Int64, false),
+        Field::new("source", DataType::Utf8, false),
         Field::new("split", DataType::Utf8, false),
         Field::new("position", DataType::Utf8, false),
         Field::new("epoch", DataType::Int64, false),
@@ -29,13 +40,19 @@ pub fn schema() -> SchemaRef {
     ]))
 }
 
-/// The rows of `letters` that `source` read in `epoch`.
-pub fn rows(source: ObjectId, epoch: Epoch, letters: &[DeadLetter]) -> Result<RecordBatch, ArrowError> {
+/// The rows of `letters` that the source `id`, named `source`, read in `epoch`.
+pub fn rows(
+    id: ObjectId,
+    source: &str,
+    epoch: Epoch,
+    letters: &[DeadLetter],
+) -> Result<RecordBatch, ArrowError> {
     let text = |of: fn(&DeadLetter) -> &str| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(letters.iter().map(of)))
     };
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_value(i64::from(source.0), letters.len())),
+        Arc::new(Int64Array::from_value(i64::from(id.0), letters.len())),
+        Arc::new(StringArray::from_iter_values(letters.iter().map(|_| source))),
         text(|l| &l.split),
         text(|l| &l.offset),
         Arc::new(Int64Array::from_value(epoch.0 as i64, letters.len())),

@@ -305,6 +305,7 @@ impl Running {
                 let assembled = self.site(jobs).roots(*id, parallelism, &|actor, _, waker| {
                     Ok(vec![Box::new(SourceReader::new(SourceSpec {
                         id: *id,
+                        name: object.name.to_string(),
                         source: source.clone(),
                         watermark: declared.watermark.clone(),
                         actor: (actor, parallelism),

@@ -8,7 +8,7 @@ use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::connectors::source::{DeadLetter, Source, Split, SplitPoll, SplitReader, Waker};
 use crate::connectors::dead_letter;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
-use crate::state::table::{StateTable, TableLayout};
+use crate::state::table::StateTable;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_catalog::ObjectId;
-use weir_catalog::relation::RowKey;
 use weir_catalog::source::WatermarkSpec;
 
 /// Rows asked of a split at a time.
@@ -95,6 +94,8 @@ impl SourceShared {
 pub struct SourceSpec {
     /// The source's id.
     pub id: ObjectId,
+    /// Its name, for dead letters.
+    pub name: String,
     /// The connector.
     pub source: Arc<dyn Source>,
     /// Event time, if declared.
@@ -135,12 +136,10 @@ pub struct SourceReader {
 impl SourceReader {
     /// Reads nothing before its first barrier.
     pub fn new(spec: SourceSpec) -> Self {
-        let key = RowKey::Columns(dead_letter::KEY.to_vec());
-        let layout = TableLayout::relation(dead_letter::RELATION.table(), dead_letter::schema(), &key);
         Self {
             spec,
             dead: Vec::new(),
-            dead_table: StateTable::new(Arc::new(layout)),
+            dead_table: StateTable::new(Arc::new(dead_letter::layout())),
             columns: Vec::new(),
             splits: Vec::new(),
             restored: HashMap::new(),
@@ -337,7 +336,7 @@ impl Operator for SourceReader {
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         if !self.dead.is_empty() {
             let dead = std::mem::take(&mut self.dead);
-            self.dead_table.put(&dead_letter::rows(self.spec.id, barrier.epoch, &dead)?);
+            self.dead_table.put(&dead_letter::rows(self.spec.id, &self.spec.name, barrier.epoch, &dead)?);
             sealed.runs.push(self.dead_table.seal());
         }
         if barrier.is_checkpoint() {

@@ -14,31 +14,30 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use std::fmt;
 use std::sync::Arc;
-use weir_catalog::Object;
 
 /// The rows of a table or materialized view at one epoch, and what the reader sees on top.
 pub struct RelationProvider {
-    object: Arc<Object>,
+    name: String,
     layout: RowLayout,
     visible: Visible,
     overlay: Option<Arc<OverlayRows>>,
 }
 
 impl RelationProvider {
-    /// The rows of `object`, which lie as `layout` says.
+    /// The rows of the relation `name`, which lie as `layout` says.
     pub fn new(
-        object: Arc<Object>,
+        name: String,
         layout: RowLayout,
         visible: Visible,
         overlay: Option<Arc<OverlayRows>>,
     ) -> Self {
-        Self { object, layout, visible, overlay }
+        Self { name, layout, visible, overlay }
     }
 }
 
 impl fmt::Debug for RelationProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RelationProvider({} at {:?})", self.object.name, self.visible.epoch)
+        write!(f, "RelationProvider({} at {:?})", self.name, self.visible.epoch)
     }
 }
 
@@ -80,7 +79,7 @@ impl TableProvider for RelationProvider {
             state: Arc::clone(&self.visible.state),
             overlay: self.overlay.clone(),
             projection,
-            relation: self.object.name.to_string(),
+            relation: self.name.to_string(),
         };
         // A limit with filters is the filter's to keep: what is read here may be too much.
         let limit = if filters.is_empty() { limit } else { None };

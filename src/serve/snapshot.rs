@@ -4,6 +4,7 @@ use super::layout::RowLayout;
 use super::overlay::OverlayRows;
 use super::provider::RelationProvider;
 use super::{Overlay, ServeError};
+use crate::connectors::dead_letter;
 use crate::job::manager::Visible;
 use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
@@ -15,6 +16,9 @@ use std::sync::Arc;
 use weir_catalog::relation::RowKey;
 use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectState, SqlState};
 use weir_sql::binder::context::{RelationSource, SystemSource};
+
+/// The system table that is state: what sources could not decode.
+pub const DEAD_LETTERS: (&str, &str) = (weir_catalog::system::WEIR_CATALOG, dead_letter::NAME);
 
 /// Gives the rows of system tables.
 pub trait SystemRows {
@@ -58,6 +62,12 @@ impl QuerySnapshot {
             return Ok(Some(self.relation(relation)?));
         }
         if let Some(table) = source.downcast_ref::<SystemSource>() {
+            if (table.schema_name.as_str(), table.name.as_str()) == DEAD_LETTERS {
+                let key = RowKey::Columns(dead_letter::KEY.to_vec());
+                let layout = RowLayout::new(dead_letter::RELATION.table(), dead_letter::schema(), &key);
+                let name = table.name.clone();
+                return Ok(Some(Arc::new(RelationProvider::new(name, layout, self.visible.clone(), None))));
+            }
             let rows = system.rows(&table.schema_name, &table.name, &self.catalog)?;
             let table = MemTable::try_new(Arc::clone(&table.schema), vec![vec![rows]])?;
             return Ok(Some(Arc::new(table)));
@@ -76,7 +86,7 @@ impl QuerySnapshot {
         let changes = self.overlay.as_ref().map(|o| o.changes(object.id)).unwrap_or_default();
         let overlay =
             if changes.is_empty() { None } else { OverlayRows::new(&layout, &changes)?.map(Arc::new) };
-        Ok(Arc::new(RelationProvider::new(Arc::clone(object), layout, self.visible.clone(), overlay)))
+        Ok(Arc::new(RelationProvider::new(object.name.to_string(), layout, self.visible.clone(), overlay)))
     }
 }
 

@@ -155,6 +155,9 @@ impl SystemTables {
 
 impl SystemSchemas for SystemTables {
     fn schema_of(&self, schema: &str, name: &str) -> Option<SchemaRef> {
+        if (schema, name) == super::snapshot::DEAD_LETTERS {
+            return Some(crate::connectors::dead_letter::schema());
+        }
         self.by_name.get(&(schema, name)).map(|table| table.arrow_schema())
     }
 }
