@@ -52,12 +52,7 @@ pub fn functions() -> Vec<Function> {
         Function::new("date_trunc", coerce_trunc, |types, _| types[1].clone(), Kernel::Columns(date_trunc))
             .aliases(&["datetrunc"]),
         Function::new("date_bin", coerce_bin, |types, _| types[1].clone(), Kernel::Columns(date_bin)),
-        Function::new(
-            "make_date",
-            |t| three_integers(t),
-            |_, _| DataType::Date32,
-            Kernel::Columns(make_date),
-        ),
+        Function::new("make_date", three_integers, |_, _| DataType::Date32, Kernel::Columns(make_date)),
         Function::new("age", coerce_age, |_, _| INTERVAL, Kernel::Columns(age)),
         Function::new("justify_hours", one_interval, |_, _| INTERVAL, Kernel::Columns(justify_hours)),
         Function::new("justify_days", one_interval, |_, _| INTERVAL, Kernel::Columns(justify_days)),

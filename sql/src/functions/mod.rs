@@ -24,6 +24,7 @@ pub mod scalar;
 pub mod string;
 pub mod table;
 pub mod text;
+mod time_pattern;
 pub mod to_char;
 pub mod window;
 pub mod zone;

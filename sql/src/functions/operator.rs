@@ -86,6 +86,18 @@ pub fn replaced(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
+/// `-expr`; of an integer it is `0 - expr`, which notices an overflow.
+pub fn negated(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let zero = match expr.get_type(schema)? {
+        DataType::Int16 => ScalarValue::Int16(Some(0)),
+        DataType::Int32 => ScalarValue::Int32(Some(0)),
+        DataType::Int64 => ScalarValue::Int64(Some(0)),
+        _ => return Ok(Expr::Negative(Box::new(expr))),
+    };
+    let args = vec![Expr::Literal(zero, None), expr];
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&MINUS), args)))
+}
+
 impl ExprPlanner for ArithmeticPlanner {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let function = match expr.op {

@@ -23,6 +23,7 @@ impl AnalyzerRule for Operators {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite(plan, |expr, schema| match expr {
             Expr::BinaryExpr(binary) => operator::replaced(interval::comparable(binary, schema), schema),
+            Expr::Negative(inner) => operator::negated(*inner, schema),
             Expr::SimilarTo(like) => Ok(Expr::SimilarTo(string::similar_pattern(like))),
             other => Ok(other),
         })

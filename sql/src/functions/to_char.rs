@@ -6,6 +6,7 @@ use super::calendar::{self, DAY_US};
 use super::datetime::timestamptz;
 use super::error::failure;
 use super::scalar::{Function, Kernel, exactly};
+use super::time_pattern::{Case, DAYS, Field, MONTHS, Piece, grain_us, pieces};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringBuilder};
 use arrow::datatypes::{DataType, Date32Type, TimeUnit, TimestampMicrosecondType};
 use datafusion_common::Result;
@@ -46,169 +47,6 @@ fn coerce_to_timestamp(types: &[DataType]) -> Option<Vec<DataType>> {
         _ => exactly(types, &[DataType::Utf8, DataType::Utf8]),
     }
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Year(usize),
-    IsoYear,
-    Month,
-    MonthName(Case, bool),
-    Day,
-    DayOfYear,
-    DayOfWeek,
-    IsoDayOfWeek,
-    DayName(Case, bool),
-    Hour24,
-    Hour12,
-    Minute,
-    Second,
-    Millisecond,
-    Microsecond,
-    SecondsOfDay,
-    Meridiem(Case, bool),
-    Quarter,
-    Week,
-    IsoWeek,
-    WeekOfMonth,
-    Century,
-    Julian,
-    Zone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
-    Upper,
-    Lower,
-    Title,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    /// A field; without padding after `FM`; with an ordinal's ending after `TH` or `th`.
-    Field {
-        field: Field,
-        fill: bool,
-        ordinal: Option<Case>,
-    },
-}
-
-/// The patterns, longest first among those that start alike.
-const PATTERNS: &[(&str, Field)] = &[
-    ("YYYY", Field::Year(4)),
-    ("YYY", Field::Year(3)),
-    ("YY", Field::Year(2)),
-    ("Y", Field::Year(1)),
-    ("IYYY", Field::IsoYear),
-    ("IDDD", Field::DayOfYear),
-    ("ID", Field::IsoDayOfWeek),
-    ("IW", Field::IsoWeek),
-    ("MONTH", Field::MonthName(Case::Upper, false)),
-    ("Month", Field::MonthName(Case::Title, false)),
-    ("month", Field::MonthName(Case::Lower, false)),
-    ("MON", Field::MonthName(Case::Upper, true)),
-    ("Mon", Field::MonthName(Case::Title, true)),
-    ("mon", Field::MonthName(Case::Lower, true)),
-    ("MM", Field::Month),
-    ("MI", Field::Minute),
-    ("MS", Field::Millisecond),
-    ("DAY", Field::DayName(Case::Upper, false)),
-    ("Day", Field::DayName(Case::Title, false)),
-    ("day", Field::DayName(Case::Lower, false)),
-    ("DY", Field::DayName(Case::Upper, true)),
-    ("Dy", Field::DayName(Case::Title, true)),
-    ("dy", Field::DayName(Case::Lower, true)),
-    ("DDD", Field::DayOfYear),
-    ("DD", Field::Day),
-    ("D", Field::DayOfWeek),
-    ("HH24", Field::Hour24),
-    ("HH12", Field::Hour12),
-    ("HH", Field::Hour12),
-    ("SSSSS", Field::SecondsOfDay),
-    ("SSSS", Field::SecondsOfDay),
-    ("SS", Field::Second),
-    ("US", Field::Microsecond),
-    ("A.M.", Field::Meridiem(Case::Upper, true)),
-    ("P.M.", Field::Meridiem(Case::Upper, true)),
-    ("a.m.", Field::Meridiem(Case::Lower, true)),
-    ("p.m.", Field::Meridiem(Case::Lower, true)),
-    ("AM", Field::Meridiem(Case::Upper, false)),
-    ("PM", Field::Meridiem(Case::Upper, false)),
-    ("am", Field::Meridiem(Case::Lower, false)),
-    ("pm", Field::Meridiem(Case::Lower, false)),
-    ("Q", Field::Quarter),
-    ("WW", Field::Week),
-    ("W", Field::WeekOfMonth),
-    ("CC", Field::Century),
-    ("J", Field::Julian),
-    ("TZ", Field::Zone),
-];
-
-/// Takes a pattern apart.
-fn pieces(pattern: &str) -> Vec<Piece> {
-    let mut found = Vec::new();
-    let mut text = String::new();
-    let mut rest = pattern;
-    let mut fill = true;
-    while let Some(first) = rest.chars().next() {
-        if first == '"' {
-            let inner = &rest[1..];
-            let end = inner.find('"').unwrap_or(inner.len());
-            text.push_str(&inner[..end]);
-            rest = inner.get(end + 1..).unwrap_or("");
-        } else if let Some(after) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
-            fill = false;
-            rest = after;
-        } else if let Some((after, field)) = field_at(rest) {
-            if !text.is_empty() {
-                found.push(Piece::Text(std::mem::take(&mut text)));
-            }
-            let ordinal = match after.get(..2) {
-                Some("TH") => Some(Case::Upper),
-                Some("th") => Some(Case::Lower),
-                _ => None,
-            };
-            found.push(Piece::Field { field, fill, ordinal });
-            rest = if ordinal.is_some() { &after[2..] } else { after };
-            fill = true;
-        } else {
-            text.push(first);
-            rest = &rest[first.len_utf8()..];
-        }
-    }
-    if !text.is_empty() {
-        found.push(Piece::Text(text));
-    }
-    found
-}
-
-fn field_at(rest: &str) -> Option<(&str, Field)> {
-    let exact = PATTERNS.iter().find(|(name, _)| rest.starts_with(name));
-    // Lower-case patterns of numbers mean the same: yyyy-mm-dd.
-    let any_case = || {
-        PATTERNS.iter().find(|(name, field)| {
-            let cased = matches!(field, Field::MonthName(..) | Field::DayName(..) | Field::Meridiem(..));
-            !cased && rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
-        })
-    };
-    exact.or_else(any_case).map(|(name, field)| (&rest[name.len()..], *field))
-}
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// A timestamp taken apart.
 struct Parts {
@@ -321,18 +159,22 @@ fn write_ordinal(case: Case, out: &mut String) {
 struct Compiled<'a> {
     pattern: &'a str,
     pieces: Vec<Piece>,
+    /// Times within so many microseconds of each other, counted from 1970, print alike.
+    grain_us: i64,
 }
 
 impl<'a> Compiled<'a> {
     fn new() -> Self {
-        Self { pattern: "", pieces: Vec::new() }
+        Self { pattern: "", pieces: Vec::new(), grain_us: DAY_US }
     }
 
-    fn of(&mut self, pattern: &'a str) -> &[Piece] {
+    fn of(&mut self, pattern: &'a str) -> &Self {
         if self.pattern != pattern {
-            *self = Self { pattern, pieces: pieces(pattern) };
+            let pieces = pieces(pattern);
+            let grain_us = pieces.iter().map(grain_us).min().unwrap_or(DAY_US);
+            *self = Self { pattern, pieces, grain_us };
         }
-        &self.pieces
+        self
     }
 }
 
@@ -342,27 +184,39 @@ fn to_char(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
     let mut compiled = Compiled::new();
     let mut out = StringBuilder::with_capacity(times.len(), times.len() * 10);
     let mut text = String::new();
+    // The text in hand: its pattern, and which grain of time it is of.
+    let mut last: Option<(&str, i64)> = None;
     for row in 0..times.len() {
         if times.is_null(row) || patterns.is_null(row) {
             out.append_null();
             continue;
         }
-        let parts = Parts::of(times.value(row));
-        text.clear();
-        for piece in compiled.of(patterns.value(row)) {
-            match piece {
-                Piece::Text(verbatim) => text.push_str(verbatim),
-                Piece::Field { field, fill, ordinal } => {
-                    write_field(*field, *fill, &parts, &mut text);
-                    if let Some(case) = ordinal {
-                        write_ordinal(*case, &mut text);
-                    }
-                }
-            }
+        let pattern = patterns.value(row);
+        let known = compiled.of(pattern);
+        let grain = times.value(row).div_euclid(known.grain_us);
+        if last != Some((pattern, grain)) {
+            text.clear();
+            write_pieces(&known.pieces, times.value(row), &mut text);
+            last = Some((pattern, grain));
         }
         out.append_value(&text);
     }
     Ok(Arc::new(out.finish()))
+}
+
+fn write_pieces(pieces: &[Piece], ts_us: i64, out: &mut String) {
+    let parts = Parts::of(ts_us);
+    for piece in pieces {
+        match piece {
+            Piece::Text(verbatim) => out.push_str(verbatim),
+            Piece::Field { field, fill, ordinal } => {
+                write_field(*field, *fill, &parts, out);
+                if let Some(case) = ordinal {
+                    write_ordinal(*case, out);
+                }
+            }
+        }
+    }
 }
 
 /// What a text says, by a pattern.
@@ -454,7 +308,7 @@ fn read_all(args: &[ArrayRef]) -> Result<Vec<Option<i64>>> {
             if texts.is_null(row) || patterns.is_null(row) {
                 return Ok(None);
             }
-            read(texts.value(row), compiled.of(patterns.value(row))).map(Some).ok_or_else(|| {
+            read(texts.value(row), &compiled.of(patterns.value(row)).pieces).map(Some).ok_or_else(|| {
                 let message =
                     format!("invalid value \"{}\" for \"{}\"", texts.value(row), patterns.value(row));
                 failure(SqlState("22007"), message)

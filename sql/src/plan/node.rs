@@ -32,6 +32,7 @@ pub struct PlanNode {
 
 /// What a node does.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each variant says what its parameters are")]
 pub enum PlanOp {
     /// The rows of a source, of these of its declared columns (ascending ordinals).
     Source { source: ObjectId, columns: Vec<usize> },

@@ -42,6 +42,18 @@ fn patterns_print_as_postgresql_prints_them() {
 }
 
 #[test]
+fn a_text_is_used_again_only_for_times_that_print_alike() {
+    let times = [at(2015, 7, 5, 15, 4, 0), at(2015, 7, 5, 15, 4, 59_999_999), at(2015, 7, 5, 15, 5, 0)];
+    let args: [ArrayRef; 2] = [
+        Arc::new(TimestampMicrosecondArray::from(times.to_vec())),
+        Arc::new(StringArray::from(vec!["HH24:MI"; 3])),
+    ];
+    let result = to_char(&args, &DataType::Utf8).expect("it prints");
+    let texts: Vec<_> = result.as_string::<i32>().iter().flatten().collect();
+    assert_eq!(texts, ["15:04", "15:04", "15:05"]);
+}
+
+#[test]
 fn text_is_read_by_pattern() {
     let read_one = |text: &str, pattern: &str| read(text, &pieces(pattern));
     assert_eq!(read_one("2015-07-05", "YYYY-MM-DD"), Some(at(2015, 7, 5, 0, 0, 0)));
