@@ -1,9 +1,9 @@
 //! COPY: a query's rows for lines that go out; for lines that come in an INSERT of their values as
 //! text, so that casts, defaults and checks are INSERT's own. All lines are one transaction.
 
-use super::dml::Input;
 use super::prepared::Plan;
 use super::rows::internal;
+use super::transaction::Input;
 use super::{Outcome, Session, SessionError};
 use arrow::array::RecordBatch;
 use std::fmt::Write;

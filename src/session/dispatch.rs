@@ -3,6 +3,7 @@
 use super::copy::CopyIn;
 use super::prepared::{Plan, Prepared};
 use super::rows::internal;
+use super::settings::Settings;
 use super::transaction::{Block, Transaction};
 use super::{Notice, Session, SessionError};
 use arrow::array::RecordBatch;
@@ -181,7 +182,7 @@ impl Session {
             Transaction::Idle => {}
             Transaction::Open(block) => self.commit_block(block).await?,
             Transaction::Failed(block) => {
-                self.restore(block)?;
+                self.restore(block.settings)?;
                 return Ok(Outcome::Done("ROLLBACK".to_owned()));
             }
         }
@@ -195,15 +196,15 @@ impl Session {
         }
         match std::mem::take(&mut self.transaction) {
             Transaction::Idle => {}
-            Transaction::Open(block) | Transaction::Failed(block) => self.restore(block)?,
+            Transaction::Open(block) | Transaction::Failed(block) => self.restore(block.settings)?,
         }
         Ok(Outcome::Done("ROLLBACK".to_owned()))
     }
 
     /// What SET did within a block that is rolled back never was.
-    fn restore(&mut self, block: Block) -> Result<(), SessionError> {
+    pub(super) fn restore(&mut self, before: Settings) -> Result<(), SessionError> {
         self.change_settings(|settings| {
-            *settings = block.settings;
+            *settings = before;
             Ok(())
         })
     }
@@ -225,7 +226,7 @@ impl Session {
             Transaction::Open(block) if block.explicit => Transaction::Failed(block),
             Transaction::Open(block) => {
                 // The settings it began with were valid, so they can be set again.
-                let _ = self.restore(block);
+                let _ = self.restore(block.settings);
                 Transaction::Idle
             }
             other => other,

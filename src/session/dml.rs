@@ -10,11 +10,10 @@ use super::changes::{Changes, Target};
 use super::current::CurrentRows;
 use super::prepared::returning_schema;
 use super::rows::{internal, one_batch};
-use super::transaction::{Block, Transaction, View};
+use super::transaction::{Block, Done, Input, Transaction, View};
 use super::{CommandTag, Outcome, Session, SessionError};
 use crate::state::key::EncodedKeys;
 use crate::stream::ChangeBatch;
-use crate::stream::builder::ChangeBuilder;
 use arrow::array::{Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::SchemaRef;
@@ -23,14 +22,6 @@ use std::sync::Arc;
 use weir_catalog::{ObjectId, SqlState};
 use weir_sql::binder::{Dml, DmlKind};
 use weir_sql::parser::statement::Statement;
-
-/// Where a statement's rows come from.
-pub(super) enum Input<'a> {
-    /// Its plan, with these parameters.
-    Plan(&'a [ScalarValue]),
-    /// They are here: what its plan would give.
-    Rows(Vec<RecordBatch>),
-}
 
 impl Session {
     /// Runs a DML statement.
@@ -41,21 +32,21 @@ impl Session {
         parameters: &[ScalarValue],
         alone: bool,
     ) -> Result<Outcome, SessionError> {
-        let changes = self.write(dml, Input::Plan(parameters), alone).await?;
+        let changes = self.write(dml, Input::Plan(parameters.to_vec()), alone).await?;
         acknowledge(dml, statement, &changes)
     }
 
     /// Does what a statement does to its table: logged at once, or kept in the block.
     pub(super) async fn write(
         &mut self,
-        dml: &Dml,
-        input: Input<'_>,
+        dml: &Arc<Dml>,
+        input: Input,
         alone: bool,
     ) -> Result<Changes, SessionError> {
         if alone && matches!(self.transaction, Transaction::Idle) {
             let db = self.db().clone();
             let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
-            let changes = self.compute(dml, input, &[]).await?;
+            let changes = self.compute(dml, &input, &[]).await?;
             self.append(vec![(dml.table, changes.batch.clone())]).await?;
             drop(guard);
             return Ok(changes);
@@ -63,20 +54,27 @@ impl Session {
         if matches!(self.transaction, Transaction::Idle) {
             self.transaction = Transaction::Open(Block::new(false, &self.settings));
         }
-        let changes = self.compute(dml, input, self.transaction.writes()).await?;
-        if let Transaction::Open(block) = &mut self.transaction
-            && !changes.batch.is_empty()
-        {
-            block.writes.push((dml.table, changes.batch.clone()));
+        let changes = self.compute(dml, &input, self.transaction.writes()).await?;
+        if let Transaction::Open(block) = &mut self.transaction {
+            if !changes.batch.is_empty() {
+                block.writes.push((dml.table, changes.batch.clone()));
+            }
+            let returned = dml.returning.is_some().then(|| changes.returned.clone());
+            block.done.push(Done {
+                dml: Arc::clone(dml),
+                input,
+                rows: changes.returned.num_rows(),
+                returned,
+            });
         }
         Ok(changes)
     }
 
     /// What the statement changes, over what is logged and `own`.
-    async fn compute(
+    pub(super) async fn compute(
         &self,
         dml: &Dml,
-        input: Input<'_>,
+        input: &Input,
         own: &[(ObjectId, ChangeBatch)],
     ) -> Result<Changes, SessionError> {
         let db = self.db().clone();
@@ -86,7 +84,7 @@ impl Session {
             Input::Plan(parameters) => {
                 self.collect(dml.input.clone(), parameters, Some(view.clone())).await?
             }
-            Input::Rows(rows) => rows,
+            Input::Rows(rows) => rows.clone(),
         };
         let arity = target.schema().fields().len();
         match dml.kind {
@@ -106,7 +104,7 @@ impl Session {
     }
 
     /// The table of this id, as it is now.
-    fn target(&self, table: ObjectId) -> Result<Target, SessionError> {
+    pub(super) fn target(&self, table: ObjectId) -> Result<Target, SessionError> {
         let catalog = self.db().catalog();
         catalog.by_id(table).and_then(|object| Target::of(object)).ok_or_else(|| {
             SessionError::new(SqlState::UNDEFINED_TABLE, "the table was dropped while it was written")
@@ -126,7 +124,7 @@ impl Session {
         self.read_current(target, view, target.keys(rows)).await
     }
 
-    async fn read_current(
+    pub(super) async fn read_current(
         &self,
         target: &Target,
         view: View,
@@ -138,7 +136,7 @@ impl Session {
     }
 
     /// Logs one transaction; it is durable when this returns. Hold the DML lock.
-    async fn append(&mut self, changes: Vec<(ObjectId, ChangeBatch)>) -> Result<(), SessionError> {
+    pub(super) async fn append(&mut self, changes: Vec<(ObjectId, ChangeBatch)>) -> Result<(), SessionError> {
         let changes: Vec<_> = changes.into_iter().filter(|(_, batch)| !batch.is_empty()).collect();
         if changes.is_empty() {
             return Ok(());
@@ -151,49 +149,6 @@ impl Session {
         })?;
         self.last_dml = position;
         Ok(())
-    }
-
-    /// COMMIT: what the block wrote, checked again, as one record.
-    pub(super) async fn commit_block(&mut self, block: Block) -> Result<(), SessionError> {
-        if block.writes.is_empty() {
-            return Ok(());
-        }
-        let written = self.net_writes(block.writes)?;
-        let db = self.db().clone();
-        let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
-        let view = self.limits.run(View::newest(&db, &[])).await?;
-        for (target, batch) in &written {
-            // Dropped meanwhile: an error, rather than a record that nobody can apply.
-            self.target(target.id)?;
-            let current = self.read_current(target, view.clone(), target.keys(batch.rows())).await?;
-            target.check_again(batch, &current)?;
-        }
-        self.append(written.into_iter().map(|(target, batch)| (target.id, batch)).collect()).await?;
-        drop(guard);
-        Ok(())
-    }
-
-    /// What a block did to each table in sum.
-    fn net_writes(
-        &self,
-        writes: Vec<(ObjectId, ChangeBatch)>,
-    ) -> Result<Vec<(Target, ChangeBatch)>, SessionError> {
-        let mut builders: Vec<(Target, ChangeBuilder)> = Vec::new();
-        for (table, batch) in writes {
-            match builders.iter_mut().find(|(target, _)| target.id == table) {
-                Some((_, builder)) => builder.push(batch),
-                None => {
-                    let target = self.target(table)?;
-                    let mut builder = ChangeBuilder::new(Arc::clone(target.schema()));
-                    builder.push(batch);
-                    builders.push((target, builder));
-                }
-            }
-        }
-        let net = |(target, mut builder): (Target, ChangeBuilder)| {
-            Ok((target, builder.consolidate().map_err(internal)?))
-        };
-        builders.into_iter().map(net).collect()
     }
 }
 

@@ -13,6 +13,7 @@
 //! nothing behind; what a session wrote, its next statement sees.
 
 mod changes;
+mod commit;
 mod copy;
 mod current;
 mod ddl;

@@ -6,7 +6,7 @@
 //!    └────────── ROLLBACK, COMMIT (which rolls back) ── Failed
 //! ```
 //! A block holds no lock: what it wrote is checked again at COMMIT, under the lock that makes DML
-//! run one at a time. A row that another session changed meanwhile fails the COMMIT (40001).
+//! run one at a time ([`super::commit`]).
 
 use crate::dml::log::Transaction as Logged;
 use crate::job::manager::{Database, Visible};
@@ -14,9 +14,12 @@ use crate::serve::Overlay;
 use crate::session::SessionError;
 use crate::session::settings::Settings;
 use crate::stream::ChangeBatch;
+use arrow::array::RecordBatch;
+use datafusion::common::ScalarValue;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_catalog::{ObjectId, SqlState};
+use weir_sql::binder::Dml;
 
 /// Where a session is between BEGIN and COMMIT.
 #[derive(Debug, Default)]
@@ -50,12 +53,36 @@ pub struct Block {
     pub settings: Settings,
     /// What it wrote, in order.
     pub writes: Vec<(ObjectId, ChangeBatch)>,
+    /// The statements that wrote it.
+    pub done: Vec<Done>,
+}
+
+/// A DML statement of a block.
+#[derive(Debug)]
+pub struct Done {
+    /// What it was bound to.
+    pub dml: Arc<Dml>,
+    /// Its rows.
+    pub input: Input,
+    /// What its client was told: how many rows, and with RETURNING which ones.
+    pub rows: usize,
+    /// The rows behind RETURNING.
+    pub returned: Option<RecordBatch>,
+}
+
+/// Where a DML statement's rows come from.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Its plan, with these parameters.
+    Plan(Vec<ScalarValue>),
+    /// They are here: what its plan would give.
+    Rows(Vec<RecordBatch>),
 }
 
 impl Block {
     /// An empty one.
     pub fn new(explicit: bool, settings: &Settings) -> Self {
-        Self { explicit, settings: settings.clone(), writes: Vec::new() }
+        Self { explicit, settings: settings.clone(), writes: Vec::new(), done: Vec::new() }
     }
 }
 

@@ -182,10 +182,19 @@ async fn transactions_hold_back_see_their_own_and_are_taken_back() {
     );
     assert_eq!(rows(&client, "SELECT count(*) FROM t").await, ["1"]);
 
-    run(&client, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await;
+    // What another session did meanwhile is in what the block's statements find.
+    run(&client, "BEGIN; UPDATE t SET n = n + 1 WHERE id = 1").await;
+    run(&other, "UPDATE t SET n = 20 WHERE id = 1").await;
+    run(&client, "COMMIT").await;
+    assert_eq!(rows(&client, "SELECT n FROM t").await, ["21"]);
+    run(&client, "BEGIN; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; UPDATE t SET n = 1 WHERE id = 1")
+        .await;
     run(&other, "UPDATE t SET n = 2 WHERE id = 1").await;
     assert!(refused(&client, "COMMIT").await.starts_with("40001"));
-    assert_eq!(rows(&other, "SELECT n FROM t").await, ["2"]);
+    run(&client, "BEGIN; UPDATE t SET n = 3 WHERE id = 1").await;
+    run(&other, "DELETE FROM t WHERE id = 1").await;
+    assert!(refused(&client, "COMMIT").await.starts_with("40001"));
+    assert_eq!(rows(&other, "SELECT count(*) FROM t").await, ["0"]);
     assert!(refused(&client, "BEGIN; CREATE TABLE u (a int)").await.starts_with("0A000"));
     assert!(refused(&client, "ROLLBACK; BEGIN; CHECKPOINT").await.starts_with("25001"));
     run(&client, "ROLLBACK; CHECKPOINT").await;
