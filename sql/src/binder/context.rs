@@ -78,9 +78,17 @@ struct Registry {
     scalar: HashMap<String, Arc<ScalarUDF>>,
     aggregate: HashMap<String, Arc<AggregateUDF>>,
     window: HashMap<String, Arc<WindowUDF>>,
+    higher_order: HashMap<String, Arc<HigherOrderUDF>>,
     expr_planners: Vec<Arc<dyn ExprPlanner>>,
     relation_planners: Vec<Arc<dyn RelationPlanner>>,
     options: ConfigOptions,
+}
+
+impl Registry {
+    fn is_other_function(&self, name: &str) -> bool {
+        let aggregate = self.aggregate.contains_key(name);
+        aggregate || self.window.contains_key(name) || self.higher_order.contains_key(name)
+    }
 }
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry {
@@ -90,6 +98,10 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry {
         .flat_map(|f| names_of(f.name(), f.aliases()).map(|name| (name, Arc::clone(f))))
         .collect(),
     window: functions::window_functions()
+        .iter()
+        .flat_map(|f| names_of(f.name(), f.aliases()).map(|name| (name, Arc::clone(f))))
+        .collect(),
+    higher_order: datafusion_functions_nested::all_default_higher_order_functions()
         .iter()
         .flat_map(|f| names_of(f.name(), f.aliases()).map(|name| (name, Arc::clone(f))))
         .collect(),
@@ -127,10 +139,6 @@ impl<'a> Provider<'a> {
     /// The objects that were looked up so far, in views too.
     pub(super) fn reads(&self) -> Vec<ObjectId> {
         self.reads.borrow().iter().copied().collect()
-    }
-
-    fn is_aggregate_or_window(&self, name: &str) -> bool {
-        REGISTRY.aggregate.contains_key(name) || REGISTRY.window.contains_key(name)
     }
 
     fn object_source(&self, object: &Arc<Object>) -> Result<Arc<dyn TableSource>> {
@@ -233,7 +241,7 @@ impl ContextProvider for Provider<'_> {
         if let Some(function) = self.own.get(name).or_else(|| REGISTRY.scalar.get(name)) {
             return Some(Arc::clone(function));
         }
-        if self.is_aggregate_or_window(name) {
+        if REGISTRY.is_other_function(name) {
             return None;
         }
         let known = REGISTRY.scalar.keys().chain(REGISTRY.aggregate.keys()).map(String::as_str);
@@ -241,8 +249,8 @@ impl ContextProvider for Provider<'_> {
         Some(Arc::new(ScalarUDF::from(super::unknown::UnknownFunction::new(name, hint))))
     }
 
-    fn get_higher_order_meta(&self, _name: &str) -> Option<Arc<HigherOrderUDF>> {
-        None
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        REGISTRY.higher_order.get(name).cloned()
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
@@ -266,7 +274,7 @@ impl ContextProvider for Provider<'_> {
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        Vec::new()
+        REGISTRY.higher_order.keys().cloned().collect()
     }
 
     fn udaf_names(&self) -> Vec<String> {

@@ -4,7 +4,7 @@
 //! PostgreSQL an integer literal is an `integer` if it fits, a quoted literal next to something of
 //! a known type takes that type, and an operator on text and a number does not exist.
 
-use super::report;
+use super::{arrays, report};
 use crate::functions::{error::external, type_name};
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
@@ -103,6 +103,11 @@ fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::Literal(ScalarValue::UInt64(Some(value)), metadata) => {
             Ok(Expr::Literal(ScalarValue::Decimal128(Some(i128::from(value)), 20, 0), metadata))
         }
+        Expr::Cast(Cast { expr, field })
+            if matches!(field.data_type(), DataType::List(_)) && is_unknown(&expr) =>
+        {
+            Ok(cast(*expr, field.data_type()))
+        }
         Expr::BinaryExpr(binary) => retype_binary(binary, schema),
         Expr::Between(between) => {
             let known = known_type(&between.expr, schema);
@@ -199,6 +204,11 @@ fn adopt(expr: Expr, known: Option<&DataType>) -> Expr {
 }
 
 fn cast(expr: Expr, to: &DataType) -> Expr {
+    if let (Expr::Literal(ScalarValue::Utf8(Some(text)), _), DataType::List(item)) = (&expr, to)
+        && let Some(list) = arrays::array_literal(text, item.data_type())
+    {
+        return Expr::Literal(list, None);
+    }
     Expr::Cast(Cast::new(Box::new(expr), to.clone()))
 }
 

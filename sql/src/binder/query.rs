@@ -56,7 +56,7 @@ fn plan_with(query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<L
 }
 
 fn planned(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
-    rewrite::rewrite(&mut query, provider.context)?;
+    rewrite::rewrite(&mut query)?;
     let report = |error| report::sql_error(error, Some(&Text::new(text)));
     let planner = planner(provider);
     let mut state = planner_context(provider.context);
@@ -171,6 +171,6 @@ pub(super) fn plan_expr(
     let text = text.map(Text::new);
     let report = |error| report::sql_error(error, text.as_ref());
     let mut expr = expr.clone();
-    rewrite::rewrite_expr(&mut expr, context)?;
+    rewrite::rewrite_expr(&mut expr)?;
     planner(&provider).sql_to_expr(expr, schema, &mut planner_context(context)).map_err(report)
 }

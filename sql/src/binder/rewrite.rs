@@ -1,43 +1,39 @@
 //! Changes of a query's AST before DataFusion plans it: PostgreSQL's names for columns without one,
 //! and forms that DataFusion does not read but that mean something it does.
 
-use super::BindContext;
 use crate::error::SqlError;
-use crate::parser::{fold, name_of};
+use crate::parser::fold;
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
     SelectItem, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use weir_catalog::SqlState;
 
 /// Stands between a column's name and a number where names would repeat. Taken off again when the
 /// query is planned.
 pub(super) const MARK: char = '\u{1}';
 
 /// Rewrites a query and all in it.
-pub(super) fn rewrite(query: &mut Query, context: &BindContext) -> Result<(), SqlError> {
-    run(query, context)
+pub(super) fn rewrite(query: &mut Query) -> Result<(), SqlError> {
+    run(query)
 }
 
 /// Rewrites an expression and all in it.
-pub(super) fn rewrite_expr(expr: &mut Expr, context: &BindContext) -> Result<(), SqlError> {
-    run(expr, context)
+pub(super) fn rewrite_expr(expr: &mut Expr) -> Result<(), SqlError> {
+    run(expr)
 }
 
-fn run(node: &mut impl VisitMut, context: &BindContext) -> Result<(), SqlError> {
-    match node.visit(&mut Rewriter { context }) {
+fn run(node: &mut impl VisitMut) -> Result<(), SqlError> {
+    match node.visit(&mut Rewriter) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-struct Rewriter<'a> {
-    context: &'a BindContext,
-}
+struct Rewriter;
 
-impl VisitorMut for Rewriter<'_> {
+impl VisitorMut for Rewriter {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
@@ -53,13 +49,13 @@ impl VisitorMut for Rewriter<'_> {
         }
     }
 
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         name_items(select);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        match rewrite_one(expr, self.context) {
+        match rewrite_one(expr) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -242,11 +238,16 @@ fn short_type_name(data_type: &ast::DataType) -> String {
     .to_owned()
 }
 
-fn rewrite_one(expr: &mut Expr, context: &BindContext) -> Result<(), SqlError> {
+fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     let taken = |expr: &mut Expr| std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
     match expr {
         Expr::Collate { expr: inner, .. } => *expr = taken(inner),
-        Expr::Function(function) => unqualify_function(function),
+        Expr::Function(function) => match &mut function.args {
+            FunctionArguments::Subquery(query) if is_array(&function.name) => {
+                *expr = array_of_query(query.clone())?;
+            }
+            _ => unqualify_function(function),
+        },
         Expr::BinaryOp { op, .. } => {
             if let BinaryOperator::PGCustomBinaryOperator(parts) = op
                 && let Some(plain) = parts.last().and_then(|symbol| plain_operator(symbol))
@@ -269,31 +270,18 @@ fn rewrite_one(expr: &mut Expr, context: &BindContext) -> Result<(), SqlError> {
             };
             *expr = Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) };
         }
-        Expr::Cast { data_type, expr: inner, .. } if is_regclass(data_type) => {
-            let inner = taken(inner);
-            *expr = regclass(inner, context)?;
+        Expr::Cast { data_type, expr: inner, .. } => {
+            if let Some(function) = oid_alias(data_type) {
+                *expr = call(function, vec![taken(inner)]);
+            }
         }
         _ => {}
     }
     Ok(())
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let unnamed = |arg| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg));
-    Expr::Function(ast::Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.into_iter().map(unnamed).collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+fn is_array(name: &ObjectName) -> bool {
+    matches!(name.0.as_slice(), [ObjectNamePart::Identifier(i)] if i.value.eq_ignore_ascii_case("array"))
 }
 
 /// `pg_catalog.f(…)` is `f(…)`: what DataFusion knows has no schema.
@@ -338,43 +326,93 @@ fn plain_operator(symbol: &str) -> Option<BinaryOperator> {
     })
 }
 
-fn is_regclass(data_type: &ast::DataType) -> bool {
-    match data_type {
-        ast::DataType::Regclass => true,
+/// The function that casts to an oid alias, as `serve` provides it: a name to its number, a number
+/// to its name.
+fn oid_alias(data_type: &ast::DataType) -> Option<&'static str> {
+    let name = match data_type {
+        ast::DataType::Regclass => "regclass".to_owned(),
         ast::DataType::Custom(name, _) => match name.0.last() {
-            Some(ObjectNamePart::Identifier(ident)) => ident.value.eq_ignore_ascii_case("regclass"),
-            _ => false,
+            Some(ObjectNamePart::Identifier(ident)) => ident.value.to_lowercase(),
+            _ => return None,
         },
-        _ => false,
-    }
+        _ => return None,
+    };
+    Some(match name.as_str() {
+        "regclass" => "weir_regclass",
+        "regtype" => "weir_regtype",
+        "regproc" => "weir_regproc",
+        "regnamespace" => "weir_regnamespace",
+        "regrole" => "weir_regrole",
+        _ => return None,
+    })
 }
 
-/// `'name'::regclass` is the relation's id; of a number it is that number.
-fn regclass(inner: Expr, context: &BindContext) -> Result<Expr, SqlError> {
-    let number = |n: String| Expr::Value(Value::Number(n, false).with_empty_span());
-    let text = match &inner {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => text.clone(),
-            _ => return Ok(inner),
+/// `ARRAY(SELECT f(x) FROM unnest(a) x)` is a transformation of `a`, any other `ARRAY(query)` the
+/// aggregation of its rows.
+fn array_of_query(query: Box<Query>) -> Result<Expr, SqlError> {
+    if let Some(transformed) = transformed_array(&query) {
+        return Ok(transformed);
+    }
+    let mut outer =
+        crate::parser::parse_query("SELECT array_agg(weir_item) FROM (SELECT 1) AS weir_array (weir_item)")?;
+    if let ast::SetExpr::Select(select) = outer.body.as_mut()
+        && let Some(ast::TableFactor::Derived { subquery, .. }) =
+            select.from.first_mut().map(|t| &mut t.relation)
+    {
+        *subquery = query;
+    }
+    Ok(Expr::Subquery(outer))
+}
+
+fn transformed_array(query: &Query) -> Option<Expr> {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let bare = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
+    let [
+        ast::TableWithJoins {
+            relation: ast::TableFactor::Table { name, alias, args: Some(args), .. },
+            joins,
         },
-        _ => return Ok(inner),
+    ] = select.from.as_slice()
+    else {
+        return None;
     };
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return Ok(number(text));
+    let unnest = matches!(name.0.last(), Some(ObjectNamePart::Identifier(i)) if fold(i) == "unnest");
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array))] = args.args.as_slice() else {
+        return None;
+    };
+    if !bare || !unnest || !joins.is_empty() || select.selection.is_some() || select.distinct.is_some() {
+        return None;
     }
-    let not_found =
-        || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"));
-    let Ok(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) = crate::parser::parse_expr(&text) else {
-        return Err(not_found());
+    let [SelectItem::UnnamedExpr(body) | SelectItem::ExprWithAlias { expr: body, .. }] =
+        select.projection.as_slice()
+    else {
+        return None;
     };
-    let parts: Vec<Ident> = match crate::parser::parse_expr(&text)? {
-        Expr::Identifier(ident) => vec![ident],
-        Expr::CompoundIdentifier(parts) => parts,
-        _ => return Err(not_found()),
-    };
-    let name = name_of(&ObjectName::from(parts))?;
-    match context.resolve(&name) {
-        Some(object) => Ok(number(object.id.0.to_string())),
-        None => Err(not_found()),
-    }
+    let item = alias.as_ref()?.name.clone();
+    let lambda = Expr::Lambda(ast::LambdaFunction {
+        params: ast::OneOrManyWithParens::One(ast::LambdaFunctionParameter { name: item, data_type: None }),
+        body: Box::new(body.clone()),
+        syntax: ast::LambdaSyntax::Arrow,
+    });
+    Some(call("array_transform", vec![array.clone(), lambda]))
+}
+
+/// `name(args)`.
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args =
+        args.into_iter().map(|arg| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))).collect();
+    Expr::Function(ast::Function {
+        name: ObjectName::from(Ident::new(name)),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }

@@ -5,7 +5,7 @@
 //!   numeric Decimal128(38,10) numeric(p,s)  Decimal128(p,s)                  bytea  Binary
 //!   text, varchar, char, name Utf8          jsonb, uuid  Utf8 with metadata {"weir.type": …}
 //!   date Date32               time Time64(µs)        timestamp Timestamp(µs)  timestamptz Timestamp(µs, "+00:00")
-//!   interval Interval(MonthDayNano)         t[]  List    struct<…>  Struct    oid and its kin  Int32
+//!   interval Interval(MonthDayNano)         t[]  List    struct<…>  Struct    oid and its kin  Int64
 //! ```
 
 use crate::error::SqlError;
@@ -47,7 +47,7 @@ pub fn sql_type_to_arrow(sql: &ast::DataType) -> Result<DataType, SqlError> {
         Sql::Timestamp(_, zone) => timestamp_type(*zone),
         Sql::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
         Sql::JSON | Sql::JSONB | Sql::Uuid => DataType::Utf8,
-        Sql::Regclass => DataType::Int32,
+        Sql::Regclass => DataType::Int64,
         Sql::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::AngleBracket(item)) => {
             DataType::List(Arc::new(Field::new_list_field(sql_type_to_arrow(item)?, true)))
         }
@@ -112,9 +112,7 @@ fn struct_type(fields: &[ast::StructField]) -> Result<DataType, SqlError> {
 /// Types that sqlparser has no node for: PostgreSQL's own, for the queries of its tools.
 fn custom_type(name: &ast::ObjectName, modifiers: &[String]) -> Result<DataType, SqlError> {
     Ok(match last_part(name).as_str() {
-        "oid" | "regtype" | "regproc" | "regclass" | "regnamespace" | "regrole" | "xid" | "cid" => {
-            DataType::Int32
-        }
+        "oid" | "regtype" | "regproc" | "regclass" | "regnamespace" | "regrole" | "xid" => DataType::Int64,
         "name" | "char" | "bpchar" | "text" | "varchar" | "citext" | "json" | "jsonb" | "uuid" => {
             DataType::Utf8
         }
@@ -177,6 +175,10 @@ fn marker(sql: &ast::DataType) -> Option<&'static str> {
         Sql::Custom(name, _) => match last_part(name).as_str() {
             "json" | "jsonb" => Some("jsonb"),
             "uuid" => Some("uuid"),
+            "oid" => Some("oid"),
+            "xid" => Some("xid"),
+            "name" => Some("name"),
+            "char" => Some("char"),
             _ => None,
         },
         _ => None,

@@ -136,7 +136,14 @@ pub struct CopyOptions {
 
 impl Default for CopyOptions {
     fn default() -> Self {
-        Self { csv: false, header: false, delimiter: b'\t', null: "\\N".to_owned(), quote: b'"', escape: None }
+        Self {
+            csv: false,
+            header: false,
+            delimiter: b'\t',
+            null: "\\N".to_owned(),
+            quote: b'"',
+            escape: None,
+        }
     }
 }
 
