@@ -201,3 +201,7 @@ impl snapshot::SystemRows for SessionRows<'_> {
         self.serve.binding.system().rows(schema, name, &input)
     }
 }
+
+#[cfg(test)]
+#[path = "tests/psql.rs"]
+mod psql;

@@ -2,7 +2,7 @@
 //! on, and the columns of tables that have no rows here.
 
 use super::system::{RowSource, TableSpec};
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion_pg_catalog::pg_catalog::{ArrowTable, PgCatalogStaticTables};
@@ -19,6 +19,14 @@ const NUMBERS: &[&str] = &[
     "contoencoding",
     "aggtransspace",
     "aggmtransspace",
+];
+
+/// Columns of arrays, in tables without rows; the number or text of their elements. They come as text.
+const ARRAYS: &[(&str, DataType)] = &[
+    ("polroles", DataType::Int64),
+    ("prattrs", DataType::Int64),
+    ("stxkeys", DataType::Int64),
+    ("stxkind", DataType::Utf8),
 ];
 
 /// The tables. What `datafusion-pg-catalog` can't give is missing.
@@ -112,12 +120,15 @@ fn normalized(table: &ArrowTable, rows: bool) -> Result<RecordBatch, arrow::erro
             DataType::Int32 if is_oid => DataType::Int64,
             DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
             DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some("+00:00".into())),
-            other => other.clone(),
+            other => match ARRAYS.iter().find(|(name, _)| !rows && name == field.name()) {
+                Some((_, item)) => DataType::List(Arc::new(Field::new_list_field(item.clone(), true))),
+                None => other.clone(),
+            },
         };
         let metadata =
             if is_oid { HashMap::from([("weir.type".to_owned(), "oid".to_owned())]) } else { HashMap::new() };
         fields.push(Field::new(field.name(), wanted.clone(), true).with_metadata(metadata));
-        columns.push(cast(column, &wanted)?);
+        columns.push(if rows { cast(column, &wanted)? } else { new_empty_array(&wanted) });
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }

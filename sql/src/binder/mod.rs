@@ -9,6 +9,7 @@
 mod arrays;
 mod assign;
 pub mod bound;
+mod column_name;
 pub mod context;
 mod create;
 mod ddl;
@@ -22,6 +23,7 @@ mod query;
 mod report;
 mod returning;
 mod rewrite;
+mod subquery;
 pub mod types;
 mod unknown;
 mod view;

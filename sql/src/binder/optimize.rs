@@ -2,6 +2,7 @@
 //! optimizer rules, fewer of them where the plan is to run as a stream.
 
 use super::literals::LiteralTypes;
+use super::subquery::SingleRow;
 use crate::functions;
 use crate::plan::optimize as streaming;
 use datafusion_common::Result;
@@ -22,7 +23,8 @@ pub fn config() -> ConfigOptions {
 
 /// Types literals and operands. A plan must be analyzed before it is optimized or lowered.
 pub fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(LiteralTypes)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(SingleRow), Arc::new(LiteralTypes)];
     rules.extend(functions::analyzer_rules());
     Analyzer::with_rules(rules).execute_and_check(plan, &config(), |_, _| {})
 }

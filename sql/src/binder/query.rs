@@ -1,7 +1,8 @@
 //! SELECT to a DataFusion logical plan, with PostgreSQL's names and types for its columns.
 
+use super::column_name::MARK;
 use super::context::{Provider, relation_source};
-use super::rewrite::{self, MARK};
+use super::rewrite;
 use super::types::canonical;
 use super::{BindContext, optimize, report};
 use crate::error::SqlError;

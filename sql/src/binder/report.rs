@@ -1,7 +1,7 @@
 //! DataFusion's errors in PostgreSQL's words, at the place where the statement is wrong.
 
+use super::column_name::MARK;
 use super::names::nearest;
-use super::rewrite::MARK;
 use crate::error::SqlError;
 use crate::parser::Text;
 use datafusion_common::{Column, DataFusionError, SchemaError};

@@ -1,18 +1,14 @@
-//! Changes of a query's AST before DataFusion plans it: PostgreSQL's names for columns without one,
-//! and forms that DataFusion does not read but that mean something it does.
+//! Changes of a query's AST before DataFusion plans it: forms that it does not read, as forms that
+//! mean the same and that it does.
 
+use super::column_name;
 use crate::error::SqlError;
 use crate::parser::fold;
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
     SelectItem, UnaryOperator, Value, VisitMut, VisitorMut,
 };
-use std::collections::HashSet;
 use std::ops::ControlFlow;
-
-/// Stands between a column's name and a number where names would repeat. Taken off again when the
-/// query is planned.
-pub(super) const MARK: char = '\u{1}';
 
 /// Rewrites a query and all in it.
 pub(super) fn rewrite(query: &mut Query) -> Result<(), SqlError> {
@@ -49,8 +45,13 @@ impl VisitorMut for Rewriter {
         }
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<SqlError> {
+        rewrite_factor(factor);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        name_items(select);
+        column_name::name_items(select);
         ControlFlow::Continue(())
     }
 
@@ -80,6 +81,53 @@ fn refuse_multiset_operations(body: &ast::SetExpr) -> Result<(), SqlError> {
     refuse_multiset_operations(right)
 }
 
+/// `generate_series(a, b) s` is `unnest(generate_series(a, b)) s`, and the alias of a function in
+/// FROM names its column too.
+fn rewrite_factor(factor: &mut ast::TableFactor) {
+    if let ast::TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor {
+        let function = match name.0.last() {
+            Some(ObjectNamePart::Identifier(ident)) => fold(ident),
+            _ => return,
+        };
+        let exprs: Vec<Expr> = args
+            .args
+            .iter()
+            .filter_map(|arg| match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect();
+        if exprs.len() != args.args.len() {
+            return;
+        }
+        let array_exprs = match function.as_str() {
+            "generate_series" => vec![call("generate_series", exprs)],
+            "unnest" => exprs,
+            _ => return,
+        };
+        let alias = alias.take().or_else(|| Some(table_alias(&function)));
+        *factor = ast::TableFactor::UNNEST {
+            alias,
+            array_exprs,
+            with_offset: false,
+            with_offset_alias: None,
+            with_ordinality: false,
+        };
+    }
+    if let ast::TableFactor::UNNEST { alias, array_exprs, .. } = factor
+        && array_exprs.len() == 1
+    {
+        let alias = alias.get_or_insert_with(|| table_alias("unnest"));
+        if alias.columns.is_empty() {
+            alias.columns = vec![ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None }];
+        }
+    }
+}
+
+fn table_alias(name: &str) -> ast::TableAlias {
+    ast::TableAlias { explicit: true, name: Ident::new(name), columns: Vec::new(), at: None }
+}
+
 /// FETCH FIRST n ROWS ONLY is LIMIT n.
 fn fetch_to_limit(query: &mut Query) -> Result<(), SqlError> {
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
@@ -95,147 +143,6 @@ fn fetch_to_limit(query: &mut Query) -> Result<(), SqlError> {
         _ => ast::LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() },
     });
     Ok(())
-}
-
-/// Names the items of a SELECT as PostgreSQL would. An item that repeats a name, which DataFusion
-/// does not allow, is set apart by [`MARK`].
-fn name_items(select: &mut Select) {
-    let mut taken = Taken::default();
-    for item in &select.projection {
-        match item {
-            SelectItem::Wildcard(_) => taken.all = true,
-            SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                taken.tables.insert(name.to_string());
-            }
-            _ => {}
-        }
-    }
-    for (i, item) in select.projection.iter_mut().enumerate() {
-        let (expr, name, column) = match item {
-            SelectItem::UnnamedExpr(expr) => {
-                let name = column_name(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name);
-                let column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-                (expr, name, column)
-            }
-            SelectItem::ExprWithAlias { expr, alias } => (expr, fold(alias), false),
-            _ => continue,
-        };
-        let repeated = taken.repeats(expr, &name, column);
-        if column && !repeated {
-            continue;
-        }
-        let alias = if repeated { format!("{name}{MARK}{i}") } else { name };
-        let expr = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
-        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias) };
-    }
-}
-
-/// The names of a SELECT's items so far.
-#[derive(Default)]
-struct Taken {
-    /// `*` is among the items: every column is.
-    all: bool,
-    /// The tables of `t.*`.
-    tables: HashSet<String>,
-    names: HashSet<String>,
-    unqualified: HashSet<String>,
-    columns: HashSet<String>,
-}
-
-impl Taken {
-    /// Whether an item's name would be there twice, now that it is added.
-    fn repeats(&mut self, expr: &Expr, name: &str, column: bool) -> bool {
-        let repeated = match expr {
-            // Columns of different tables may have the same name.
-            Expr::CompoundIdentifier(parts) if column => {
-                let table: Vec<String> = parts[..parts.len() - 1].iter().map(Ident::to_string).collect();
-                let again = !self.columns.insert(expr.to_string());
-                self.all || self.tables.contains(&table.join(".")) || self.unqualified.contains(name) || again
-            }
-            Expr::Identifier(_) if column => self.all || self.names.contains(name),
-            _ => self.names.contains(name),
-        };
-        self.names.insert(name.to_owned());
-        if !repeated && !matches!(expr, Expr::CompoundIdentifier(_)) {
-            self.unqualified.insert(name.to_owned());
-        }
-        repeated
-    }
-}
-
-/// PostgreSQL's name of a column without alias, and how sure of it a surrounding expression may be
-/// (1: a type or keyword, which an outer name replaces; 2: a column or function).
-fn column_name(expr: &Expr) -> Option<(String, u8)> {
-    let sure = |name: &str| Some((name.to_owned(), 2));
-    match expr {
-        Expr::Identifier(ident) => Some((fold(ident), 2)),
-        Expr::CompoundIdentifier(parts) => parts.last().map(|p| (fold(p), 2)),
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => column_name(inner),
-        Expr::Function(function) => match function.name.0.last() {
-            Some(ObjectNamePart::Identifier(ident)) => Some((fold(ident), 2)),
-            _ => None,
-        },
-        Expr::Cast { expr, data_type, .. } => match column_name(expr) {
-            Some((name, 2)) => Some((name, 2)),
-            _ => Some((short_type_name(data_type), 1)),
-        },
-        Expr::TypedString(typed) => Some((short_type_name(&typed.data_type), 1)),
-        Expr::Interval(_) => Some(("interval".to_owned(), 1)),
-        Expr::Case { else_result, .. } => match else_result.as_ref().and_then(|e| column_name(e)) {
-            Some((name, 2)) => Some((name, 2)),
-            _ => Some(("case".to_owned(), 1)),
-        },
-        Expr::Subquery(query) => match query.body.as_ref() {
-            ast::SetExpr::Select(select) => match select.projection.first() {
-                Some(SelectItem::UnnamedExpr(expr)) => column_name(expr).map(|(name, _)| (name, 2)),
-                Some(SelectItem::ExprWithAlias { alias, .. }) => Some((fold(alias), 2)),
-                _ => None,
-            },
-            _ => None,
-        },
-        Expr::Exists { .. } => sure("exists"),
-        Expr::Array(_) => sure("array"),
-        Expr::Tuple(_) | Expr::Struct { .. } => sure("row"),
-        Expr::Extract { .. } => sure("extract"),
-        Expr::Position { .. } => sure("position"),
-        Expr::Substring { .. } => sure("substring"),
-        Expr::Overlay { .. } => sure("overlay"),
-        Expr::Trim { trim_where, .. } => sure(match trim_where {
-            Some(ast::TrimWhereField::Leading) => "ltrim",
-            Some(ast::TrimWhereField::Trailing) => "rtrim",
-            _ => "btrim",
-        }),
-        Expr::Ceil { .. } => sure("ceil"),
-        Expr::Floor { .. } => sure("floor"),
-        Expr::AtTimeZone { .. } => sure("timezone"),
-        Expr::Value(value) => match value.value {
-            Value::Boolean(_) => Some(("bool".to_owned(), 1)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// What PostgreSQL calls a type inside: `int4`, `timestamptz`.
-fn short_type_name(data_type: &ast::DataType) -> String {
-    let long =
-        super::types::sql_type_name(data_type).unwrap_or_else(|_| data_type.to_string().to_lowercase());
-    let name = long.split('(').next().unwrap_or_default().trim();
-    match name {
-        "smallint" => "int2",
-        "integer" => "int4",
-        "bigint" => "int8",
-        "real" => "float4",
-        "double precision" => "float8",
-        "boolean" => "bool",
-        "character varying" => "varchar",
-        "character" => "bpchar",
-        "timestamp without time zone" => "timestamp",
-        "timestamp with time zone" => "timestamptz",
-        "time without time zone" => "time",
-        other => other,
-    }
-    .to_owned()
 }
 
 fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
@@ -286,9 +193,14 @@ fn is_array(name: &ObjectName) -> bool {
 
 /// `pg_catalog.f(…)` is `f(…)`: what DataFusion knows has no schema.
 fn unqualify_function(function: &mut ast::Function) {
-    let [ObjectNamePart::Identifier(schema), _] = function.name.0.as_slice() else { return };
-    if matches!(fold(schema).as_str(), "pg_catalog" | "information_schema" | "public") {
+    if let [ObjectNamePart::Identifier(schema), _] = function.name.0.as_slice()
+        && matches!(fold(schema).as_str(), "pg_catalog" | "information_schema" | "public")
+    {
         function.name.0.remove(0);
+    }
+    // Arrays start at 1 here.
+    if matches!(function.name.0.as_slice(), [ObjectNamePart::Identifier(i)] if fold(i) == "array_upper") {
+        function.name = ObjectName::from(Ident::new("array_length"));
     }
     if matches!(function.args, FunctionArguments::None) {
         function.args = FunctionArguments::List(ast::FunctionArgumentList {
@@ -353,6 +265,10 @@ fn array_of_query(query: Box<Query>) -> Result<Expr, SqlError> {
     if let Some(transformed) = transformed_array(&query) {
         return Ok(transformed);
     }
+    let query = match aggregated(query) {
+        Ok(aggregated) => return Ok(Expr::Subquery(aggregated)),
+        Err(query) => query,
+    };
     let mut outer =
         crate::parser::parse_query("SELECT array_agg(weir_item) FROM (SELECT 1) AS weir_array (weir_item)")?;
     if let ast::SetExpr::Select(select) = outer.body.as_mut()
@@ -362,6 +278,45 @@ fn array_of_query(query: Box<Query>) -> Result<Expr, SqlError> {
         *subquery = query;
     }
     Ok(Expr::Subquery(outer))
+}
+
+/// `SELECT e FROM … ORDER BY o` as `SELECT array_agg(e ORDER BY o) FROM …`; the query itself if it is
+/// not so simple.
+fn aggregated(mut query: Box<Query>) -> Result<Box<Query>, Box<Query>> {
+    let bare = query.with.is_none() && query.limit_clause.is_none();
+    let order = match query.order_by.take() {
+        None => Vec::new(),
+        Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(order), .. }) => order,
+        other => {
+            query.order_by = other;
+            return Err(query);
+        }
+    };
+    let ast::SetExpr::Select(select) = query.body.as_mut() else { return Err(query) };
+    let plain = select.distinct.is_none()
+        && select.having.is_none()
+        && matches!(&select.group_by, ast::GroupByExpr::Expressions(by, _) if by.is_empty());
+    let item = match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] if bare && plain => {
+            expr.clone()
+        }
+        _ => return Err(query),
+    };
+    let mut item_call = call("array_agg", vec![item.clone()]);
+    if let Expr::Function(ast::Function { args: FunctionArguments::List(list), .. }) = &mut item_call
+        && !order.is_empty()
+    {
+        // The only column can be named by its position.
+        let named = |mut by: ast::OrderByExpr| {
+            if matches!(&by.expr, Expr::Value(v) if matches!(v.value, Value::Number(..))) {
+                by.expr = item.clone();
+            }
+            by
+        };
+        list.clauses.push(ast::FunctionArgumentClause::OrderBy(order.into_iter().map(named).collect()));
+    }
+    select.projection = vec![SelectItem::UnnamedExpr(item_call)];
+    Ok(query)
 }
 
 fn transformed_array(query: &Query) -> Option<Expr> {
