@@ -86,6 +86,9 @@ pub trait Accumulator: Send {
     /// Makes a group empty again.
     fn clear(&mut self, group: u32);
 
+    /// Keeps only these groups, which become 0, 1, … in this order, and gives memory back.
+    fn keep(&mut self, groups: &[u32]);
+
     /// Adds the rows that count. `column` is the argument, if the function has one.
     fn update(&mut self, rows: Rows<'_>, column: Option<&ArrayRef>) -> Result<(), OperatorError>;
 
@@ -106,6 +109,11 @@ pub trait Accumulator: Send {
 
     /// Bytes held, roughly.
     fn memory(&self) -> usize;
+}
+
+/// The values of the groups that are kept, in their new order.
+pub(super) fn kept<T: Clone>(values: &[T], groups: &[u32]) -> Vec<T> {
+    groups.iter().map(|g| values[*g as usize].clone()).collect()
 }
 
 /// A column of numbers by group.
@@ -138,6 +146,10 @@ impl Accumulator for Counts {
 
     fn clear(&mut self, group: u32) {
         self.counts[group as usize] = 0;
+    }
+
+    fn keep(&mut self, groups: &[u32]) {
+        self.counts = kept(&self.counts, groups);
     }
 
     fn update(&mut self, rows: Rows<'_>, column: Option<&ArrayRef>) -> Result<(), OperatorError> {
@@ -186,6 +198,11 @@ impl Accumulator for Truths {
     fn clear(&mut self, group: u32) {
         self.trues[group as usize] = 0;
         self.falses[group as usize] = 0;
+    }
+
+    fn keep(&mut self, groups: &[u32]) {
+        self.trues = kept(&self.trues, groups);
+        self.falses = kept(&self.falses, groups);
     }
 
     fn update(&mut self, rows: Rows<'_>, column: Option<&ArrayRef>) -> Result<(), OperatorError> {

@@ -11,14 +11,16 @@
 //! the state table. **Invariant:** between barriers, what was emitted for a group is what its
 //! accumulators give, so nothing but them need be remembered.
 
+use super::accumulator::kept;
 use super::aggregate_calls::Calls;
 use super::aggregate_state::AggregateTables;
 use super::expr::{ErrorCounter, nullable};
-use super::groups::{Groups, Lookup};
+use super::groups::{Groups, Lookup, NO_GROUP};
+use super::intervals::Intervals;
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{Operator, OperatorError, Output, Progress, Restored};
+use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::stream::builder::batch_of;
-use crate::stream::{Barrier, ChangeBatch, Watermark};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{and, concat, take};
@@ -31,9 +33,11 @@ use weir_sql::plan::AggregateCall;
 const CHUNK_GROUPS: usize = 4096;
 
 /// The group changed in this epoch.
-const CHANGED: u8 = 1;
+pub(super) const CHANGED: u8 = 1;
 /// The group changed since the last checkpoint.
 const UNSEALED: u8 = 2;
+/// The group was looked up since the last eviction.
+pub(super) const USED: u8 = 4;
 
 /// Groups that had results before this epoch, and these.
 struct Before {
@@ -59,8 +63,15 @@ pub struct Aggregate {
     pub(super) calls: Calls,
     /// By group: its rows.
     pub(super) rows: Vec<i64>,
-    /// By group: [`CHANGED`] and [`UNSEALED`].
-    flags: Vec<u8>,
+    /// By group: [`CHANGED`], [`UNSEALED`] and [`USED`].
+    pub(super) flags: Vec<u8>,
+    /// By group: the interval of its last change.
+    pub(super) changed_in: Vec<u32>,
+    pub(super) intervals: Intervals,
+    /// Whether all groups that there are are in memory.
+    pub(super) complete: bool,
+    /// The last interval that ended with the removal of a group, while complete.
+    pub(super) removed_in: u32,
     pub(super) unsealed: Vec<u32>,
     existing: Vec<Before>,
     fresh: Vec<u32>,
@@ -107,6 +118,10 @@ impl Aggregate {
             calls,
             rows: vec![0; slots],
             flags: vec![0; slots],
+            changed_in: vec![0; slots],
+            intervals: Intervals::default(),
+            complete: true,
+            removed_in: 0,
             unsealed: Vec::new(),
             existing: Vec::new(),
             fresh: Vec::new(),
@@ -117,7 +132,7 @@ impl Aggregate {
         })
     }
 
-    fn is_global(&self) -> bool {
+    pub(super) fn is_global(&self) -> bool {
         self.group.is_empty()
     }
 
@@ -127,6 +142,7 @@ impl Aggregate {
         if slots > self.rows.len() {
             self.rows.resize(slots, 0);
             self.flags.resize(slots, 0);
+            self.changed_in.resize(slots, 0);
             self.calls.grow(slots);
         }
     }
@@ -134,9 +150,11 @@ impl Aggregate {
     /// Notes which of `groups` change now, before they do.
     fn touch(&mut self, groups: &[u32]) -> Result<(), OperatorError> {
         let distinct = self.append_only && self.calls.is_empty();
+        let interval = self.intervals.current();
         let mut existing = Vec::new();
         for group in groups {
             let flags = &mut self.flags[*group as usize];
+            *flags |= USED;
             if *flags & CHANGED != 0 {
                 continue;
             }
@@ -149,6 +167,7 @@ impl Aggregate {
                 self.unsealed.push(*group);
             }
             *flags |= CHANGED | UNSEALED;
+            self.changed_in[*group as usize] = interval;
             if exists {
                 existing.push(*group);
             } else {
@@ -250,15 +269,48 @@ impl Aggregate {
         Ok(())
     }
 
-    /// Frees the groups of `groups` that have no rows; their state was removed.
+    /// Frees the groups of `groups` that have no rows, if the removal of their state need not be
+    /// waited for.
     pub(super) fn forget_empty(&mut self, groups: &[u32]) {
         for group in groups {
             self.flags[*group as usize] &= !UNSEALED;
-            if self.rows[*group as usize] == 0 && !self.is_global() {
+            if self.rows[*group as usize] != 0 || self.is_global() {
+                continue;
+            }
+            if self.complete {
+                self.removed_in = self.intervals.current();
                 self.groups.remove(*group);
                 self.calls.clear(*group);
             }
         }
+    }
+
+    /// Keeps only these groups in memory, which become 0, 1, … in this order.
+    pub(super) fn keep(&mut self, groups: &[u32]) -> Result<(), OperatorError> {
+        let mut renamed = vec![NO_GROUP; self.groups.slots()];
+        for (new, old) in groups.iter().enumerate() {
+            renamed[*old as usize] = new as u32;
+        }
+        self.calls.keep(groups, &renamed)?;
+        self.groups.keep(groups);
+        self.rows = kept(&self.rows, groups);
+        self.flags = kept(&self.flags, groups);
+        self.flags.iter_mut().for_each(|flags| *flags &= !USED);
+        self.changed_in = kept(&self.changed_in, groups);
+        let lists = self.existing.iter_mut().map(|before| &mut before.groups);
+        for list in lists.chain([&mut self.fresh, &mut self.unsealed]) {
+            list.iter_mut().for_each(|group| *group = renamed[*group as usize]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn key_columns(&self, batch: &ChangeBatch) -> Vec<ArrayRef> {
+        self.group.iter().map(|c| batch.column(*c).clone()).collect()
+    }
+
+    /// Bytes held by the groups.
+    pub(super) fn state_memory(&self) -> usize {
+        self.groups.memory() + self.calls.memory() + self.rows.capacity() * 13
     }
 }
 
@@ -311,7 +363,7 @@ impl Operator for Aggregate {
         _out: &mut Output,
     ) -> Result<Progress, OperatorError> {
         debug_assert!(!self.append_only || batch.diffs().is_none_or(|d| d.iter().all(|d| *d > 0)));
-        let columns: Vec<ArrayRef> = self.group.iter().map(|c| batch.column(*c).clone()).collect();
+        let columns = self.key_columns(&batch);
         let mut lookup = std::mem::take(&mut self.lookup);
         self.groups.find_or_insert(&columns, batch.num_rows(), &mut lookup)?;
         self.grow();
@@ -358,15 +410,32 @@ impl Operator for Aggregate {
     }
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
-        if barrier.is_checkpoint() { self.seal_all(sealed) } else { Ok(()) }
+        if barrier.is_checkpoint() {
+            self.seal_all(sealed)?;
+            self.intervals.seal(barrier.epoch);
+        }
+        Ok(())
     }
 
     fn memory(&self) -> usize {
         let before = |b: &Before| b.results.iter().map(|c| c.get_array_memory_size()).sum::<usize>();
-        self.groups.memory()
-            + self.calls.memory()
-            + self.rows.capacity() * 9
-            + self.existing.iter().map(before).sum::<usize>()
+        self.state_memory() + self.existing.iter().map(before).sum::<usize>()
+    }
+
+    fn complete(&self) -> bool {
+        self.complete
+    }
+
+    fn wanted(&self, _port: usize, batch: &ChangeBatch, wanted: &mut Wanted) -> Result<(), OperatorError> {
+        self.wanted_groups(batch, wanted)
+    }
+
+    fn supply(&mut self, wanted: &Wanted, entries: Vec<Fetched>) -> Result<(), OperatorError> {
+        self.supply_groups(wanted, &entries)
+    }
+
+    fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {
+        self.evict_groups(applied, bytes).unwrap_or(0)
     }
 }
 
@@ -383,3 +452,7 @@ mod tests;
 #[cfg(test)]
 #[path = "tests/aggregate_random.rs"]
 mod random_tests;
+
+#[cfg(test)]
+#[path = "tests/aggregate_cold.rs"]
+mod cold_tests;

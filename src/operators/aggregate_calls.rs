@@ -209,6 +209,18 @@ impl Calls {
         }
     }
 
+    /// Keeps only these groups, which become 0, 1, … in this order. `renamed`: by old number, the
+    /// new one.
+    pub fn keep(&mut self, groups: &[u32], renamed: &[u32]) -> Result<(), OperatorError> {
+        for slot in &mut self.slots {
+            slot.accumulator.keep(groups);
+        }
+        for slot in &mut self.multisets {
+            slot.multiset.keep(groups, renamed);
+        }
+        self.distincts.iter_mut().try_for_each(|distinct| distinct.keep(renamed))
+    }
+
     /// Adds the rows of `batch`, whose groups are `groups`.
     pub fn update(&mut self, groups: &[u32], batch: &ChangeBatch) -> Result<(), OperatorError> {
         let diffs = batch.diffs();

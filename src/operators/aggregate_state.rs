@@ -59,6 +59,20 @@ impl AggregateTables {
             .collect();
         Self { groups, multisets, distincts }
     }
+
+    /// The tables, in order.
+    pub fn ids(&self) -> impl Iterator<Item = TableId> {
+        let multisets = self.multisets.iter().map(|(table, _)| *table);
+        let distincts = self.distincts.iter().map(|(table, ..)| *table);
+        std::iter::once(self.groups.0).chain(multisets).chain(distincts)
+    }
+
+    /// What the keys of these groups start with in all tables. `hashes` are those of `keys`.
+    pub fn prefixes(&self, keys: &[ArrayRef], hashes: &[u64]) -> Vec<Vec<u8>> {
+        let vnodes: Vec<Vnode> = hashes.iter().map(|hash| Vnode::of_hash(*hash)).collect();
+        let keys = self.groups.1.encode_all(keys, hashes.len(), Some(&vnodes));
+        keys.iter().map(<[u8]>::to_vec).collect()
+    }
 }
 
 /// The encoded keys of `groups`, each followed by its value (if any) of `values`.
@@ -151,26 +165,43 @@ impl Aggregate {
 
     /// Takes up all that the tables hold for these vnodes.
     pub(super) fn load_all(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
-        let (state, vnodes) = (restored.state.as_ref(), restored.vnodes);
-        let (table, codec, values) = self.tables.groups.clone();
-        scan(state, table, vnodes, &mut |entries| {
-            let keys = codec.decode(entries.keys())?;
-            self.load_groups(&keys, &values.decode(entries.values())?, entries.len())
-        })?;
-        for (index, (table, codec)) in self.tables.multisets.clone().into_iter().enumerate() {
-            scan(state, table, vnodes, &mut |entries| {
-                let counts: Vec<i64> =
-                    entries.values().map(|v| count(table, v)).collect::<Result<_, StateError>>()?;
-                self.load_multiset(index, codec.decode(entries.keys())?, &counts)
-            })?;
-        }
-        for (index, (table, codec, counts)) in self.tables.distincts.clone().into_iter().enumerate() {
-            scan(state, table, vnodes, &mut |entries| {
-                let counts = counts.decode(entries.values())?;
-                self.load_distinct(index, codec.decode(entries.keys())?, &counts)
+        let tables: Vec<TableId> = self.tables.ids().collect();
+        for table in tables {
+            scan(restored.state.as_ref(), table, restored.vnodes, &mut |entries| {
+                self.load_entries(table, entries.iter())
             })?;
         }
         Ok(())
+    }
+
+    /// Takes up entries of one table: key (without vnode) and value.
+    pub(super) fn load_entries<'e>(
+        &mut self,
+        table: TableId,
+        entries: impl Iterator<Item = (&'e [u8], &'e [u8])> + Clone,
+    ) -> Result<(), OperatorError> {
+        let rows = entries.clone().count();
+        if rows == 0 {
+            return Ok(());
+        }
+        let keys = entries.clone().map(|(key, _)| key);
+        let values = entries.map(|(_, value)| value);
+        let index = self.tables.ids().position(|id| id == table).expect("one of its own tables");
+        let multisets = self.tables.multisets.len();
+        if index == 0 {
+            let (_, codec, state) = &self.tables.groups;
+            let (keys, state) = (codec.decode(keys)?, state.decode(values)?);
+            self.load_groups(&keys, &state, rows)
+        } else if index <= multisets {
+            let keys = self.tables.multisets[index - 1].1.decode(keys)?;
+            let counts: Vec<i64> = values.map(|v| count(table, v)).collect::<Result<_, StateError>>()?;
+            self.load_multiset(index - 1, keys, &counts)
+        } else {
+            let index = index - 1 - multisets;
+            let (_, codec, counts) = &self.tables.distincts[index];
+            let (keys, counts) = (codec.decode(keys)?, counts.decode(values)?);
+            self.load_distinct(index, keys, &counts)
+        }
     }
 
     fn load_groups(
@@ -257,12 +288,11 @@ impl Entries {
         if index == 0 { 0 } else { self.ends[index - 1].1 }
     }
 
-    fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len()).map(|i| &self.data[self.start(i)..self.ends[i].0])
-    }
-
-    fn values(&self) -> impl Iterator<Item = &[u8]> {
-        self.ends.iter().map(|(key, value)| &self.data[*key..*value])
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        (0..self.len()).map(|i| {
+            let (key_end, end) = self.ends[i];
+            (&self.data[self.start(i)..key_end], &self.data[key_end..end])
+        })
     }
 
     fn clear(&mut self) {

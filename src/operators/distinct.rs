@@ -11,12 +11,13 @@
 //! transitions feed the call's accumulator (a count, a sum) as rows do without DISTINCT.
 //! Of input that only grows nothing is counted: a value, once seen, stays.
 
-use super::groups::{Groups, Lookup};
+use super::accumulator::kept;
+use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::dataflow::operator::OperatorError;
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter, take};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 use std::sync::Arc;
 
 /// The values that entered and left the set of one filter.
@@ -176,7 +177,8 @@ impl Distinct {
     /// The entries that changed since this was asked last; those without counts are forgotten.
     pub fn take_changed(&mut self) -> Result<ChangedEntries, OperatorError> {
         let changed = std::mem::take(&mut self.changed);
-        let mut keys = self.entries.keys(&changed)?;
+        let values = self.entries.keys(&changed)?.swap_remove(1);
+        let groups = self.owners(&changed)?;
         let width = self.filters.len();
         let mut counts = vec![Vec::with_capacity(changed.len()); width];
         for entry in &changed {
@@ -189,9 +191,37 @@ impl Distinct {
                 self.entries.remove(*entry);
             }
         }
-        let (groups, values) = (keys.swap_remove(0), keys.swap_remove(0));
-        let groups = arrow::array::AsArray::as_primitive::<arrow::datatypes::UInt32Type>(&groups);
-        Ok(ChangedEntries { groups: groups.values().to_vec(), values, counts })
+        Ok(ChangedEntries { groups, values, counts })
+    }
+
+    /// Keeps only the entries of groups that have a new number in `renamed` (by the old one), and
+    /// gives memory back. Others have not changed since [`Distinct::take_changed`].
+    pub fn keep(&mut self, renamed: &[u32]) -> Result<(), OperatorError> {
+        let all: Vec<u32> = self.entries.iter().collect();
+        let owners = self.owners(&all)?;
+        let new_owner = |index: &usize| renamed[owners[*index] as usize];
+        let stay: Vec<usize> = (0..all.len()).filter(|i| new_owner(i) != NO_GROUP).collect();
+        let old: Vec<u32> = stay.iter().map(|index| all[*index]).collect();
+        let mut keys = self.entries.keys(&old)?;
+        keys[0] = Arc::new(UInt32Array::from_iter_values(stay.iter().map(new_owner)));
+        let types: Vec<DataType> = keys.iter().map(|k| k.data_type().clone()).collect();
+        let mut entries = Groups::new(&types)?;
+        entries.find_or_insert(&keys, old.len(), &mut self.lookup)?;
+
+        // They were inserted in order, so the new numbers are 0, 1, ….
+        let width = self.filters.len();
+        let counts = |entry: &u32| self.counts[*entry as usize * width..][..width].iter().copied();
+        self.counts = old.iter().flat_map(counts).collect();
+        self.listed = kept(&self.listed, &old);
+        self.changed = (0..old.len() as u32).filter(|entry| self.listed[*entry as usize]).collect();
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// The group of each of these entries.
+    fn owners(&self, entries: &[u32]) -> Result<Vec<u32>, OperatorError> {
+        let keys = self.entries.keys(entries)?;
+        Ok(keys[0].as_primitive::<UInt32Type>().values().to_vec())
     }
 
     /// Takes up entries that it lacks.
@@ -208,7 +238,7 @@ impl Distinct {
         self.counts.resize(self.entries.slots() * width, 0);
         self.listed.resize(self.entries.slots(), false);
         for (filter, column) in counts.iter().enumerate() {
-            let column = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(column);
+            let column = column.as_primitive::<Int64Type>();
             for (entry, count) in lookup.groups.iter().zip(column.values()) {
                 self.counts[*entry as usize * width + filter] = *count;
             }

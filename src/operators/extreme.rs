@@ -1,6 +1,6 @@
 //! min and max of input that only grows: the extremum is all that need be kept.
 
-use super::accumulator::{Accumulator, Rows, Wish};
+use super::accumulator::{Accumulator, Rows, Wish, kept};
 use super::ordered::{Order, with_order};
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef};
@@ -69,6 +69,11 @@ impl<O: Order> Accumulator for Extremes<O> {
 
     fn clear(&mut self, group: u32) {
         self.set(group as usize, None);
+    }
+
+    fn keep(&mut self, groups: &[u32]) {
+        self.best = kept(&self.best, groups);
+        self.heap = self.best.iter().flatten().map(O::heap).sum();
     }
 
     fn update(&mut self, rows: Rows<'_>, column: Option<&ArrayRef>) -> Result<(), OperatorError> {

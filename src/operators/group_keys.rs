@@ -1,5 +1,6 @@
 //! The two ways in which [`super::groups::Groups`] keeps keys: words, and bytes in an arena.
 
+use super::accumulator::kept;
 use super::groups::{Lookup, NO_GROUP, Slots, find};
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
@@ -78,6 +79,13 @@ impl WordKeys {
             unpack(data_type, words, nulls)
         };
         self.types.iter().enumerate().map(column).collect()
+    }
+
+    pub fn keep(&mut self, groups: &[u32]) {
+        let stride = self.stride();
+        let words = |group: &u32| self.words[*group as usize * stride..][..stride].iter().copied();
+        self.words = groups.iter().flat_map(words).collect();
+        self.scratch = Vec::new();
     }
 
     pub fn memory(&self) -> usize {
@@ -309,9 +317,15 @@ impl ByteKeys {
         }
     }
 
+    pub fn keep(&mut self, groups: &[u32]) {
+        self.spans = kept(&self.spans, groups);
+        self.compact();
+        self.scratch = self.converter.empty_rows(0, 0);
+    }
+
     /// Moves the keys together.
     fn compact(&mut self) {
-        let mut arena = Vec::with_capacity(self.arena.len() - self.garbage);
+        let mut arena = Vec::with_capacity(self.spans.iter().map(|span| span.1 as usize).sum());
         for (start, len) in &mut self.spans {
             let key = &self.arena[*start..*start + *len as usize];
             *start = arena.len();

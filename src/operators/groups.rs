@@ -17,6 +17,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use hashbrown::HashTable;
 
+use super::accumulator::kept;
 use super::group_keys::{ByteKeys, WordKeys};
 
 /// What [`Groups::find`] gives for a key that has no group.
@@ -153,6 +154,22 @@ impl Groups {
             if let Keys::Bytes(keys) = &mut self.keys {
                 keys.remove(group);
             }
+        }
+    }
+
+    /// Keeps only these groups, which become 0, 1, … in this order, and gives memory back.
+    pub fn keep(&mut self, groups: &[u32]) {
+        match &mut self.keys {
+            Keys::None => return,
+            Keys::Words(keys) => keys.keep(groups),
+            Keys::Bytes(keys) => keys.keep(groups),
+        }
+        self.hashes = kept(&self.hashes, groups);
+        self.free = Vec::new();
+        self.table = HashTable::with_capacity(groups.len());
+        let hashes = &self.hashes;
+        for (group, hash) in hashes.iter().enumerate() {
+            self.table.insert_unique(table_hash(*hash), group as u32, |g| table_hash(hashes[*g as usize]));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Sums and averages of intervals: months, days and time add up apart, as PostgreSQL adds them.
 
-use super::accumulator::{Accumulator, Rows, Wish, gather, refused, scatter};
+use super::accumulator::{Accumulator, Rows, Wish, gather, kept, refused, scatter};
 use super::expr::ErrorCounter;
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
@@ -53,6 +53,13 @@ impl Accumulator for IntervalSums {
         let group = group as usize;
         (self.months[group], self.days[group], self.nanos[group]) = (0, 0, 0);
         self.counts[group] = 0;
+    }
+
+    fn keep(&mut self, groups: &[u32]) {
+        self.months = kept(&self.months, groups);
+        self.days = kept(&self.days, groups);
+        self.nanos = kept(&self.nanos, groups);
+        self.counts = kept(&self.counts, groups);
     }
 
     fn update(&mut self, rows: Rows<'_>, column: Option<&ArrayRef>) -> Result<(), OperatorError> {

@@ -9,11 +9,13 @@
 pub mod accumulator;
 pub mod aggregate;
 mod aggregate_calls;
+mod aggregate_cold;
 mod aggregate_state;
 pub mod distinct;
 pub mod expr;
 pub mod extreme;
 pub mod filter;
+mod float_sum;
 mod group_keys;
 pub mod groups;
 pub mod intervals;

@@ -29,6 +29,10 @@ pub trait Multiset: Send {
     /// Makes a group empty.
     fn clear(&mut self, group: u32);
 
+    /// Keeps only these groups, which become 0, 1, … in this order, and gives memory back.
+    /// Others have not changed since [`Multiset::take_changed`]. `renamed`: by old number, the new.
+    fn keep(&mut self, groups: &[u32], renamed: &[u32]);
+
     /// Adds the rows that count.
     fn update(&mut self, rows: Rows<'_>, column: &ArrayRef);
 
@@ -111,6 +115,17 @@ impl<O: Order> Multiset for OrderedMultiset<O> {
         let values = std::mem::take(&mut self.groups[group as usize]);
         self.entries -= values.len();
         self.heap -= values.keys().map(O::heap).sum::<usize>();
+    }
+
+    fn keep(&mut self, groups: &[u32], renamed: &[u32]) {
+        let mut all = std::mem::take(&mut self.groups);
+        self.groups = groups.iter().map(|g| std::mem::take(&mut all[*g as usize])).collect();
+        let gone: usize = all.iter().map(BTreeMap::len).sum();
+        self.entries -= gone;
+        self.heap -= all.iter().flat_map(BTreeMap::keys).map(O::heap).sum::<usize>();
+        for (group, _) in &mut self.changed {
+            *group = renamed[*group as usize];
+        }
     }
 
     fn update(&mut self, rows: Rows<'_>, column: &ArrayRef) {

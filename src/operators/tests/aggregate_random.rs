@@ -160,15 +160,31 @@ fn naive_view(
 
 /// The actors of one run.
 struct Actors<'a> {
+    /// Whether they evict all they can at every barrier, and how far behind the applied state is.
+    evict: Option<usize>,
     make: &'a dyn Fn() -> Box<dyn Operator>,
     group: &'a [usize],
     drivers: Vec<Driver<'a>>,
 }
 
 impl<'a> Actors<'a> {
-    fn new(make: &'a dyn Fn() -> Box<dyn Operator>, group: &'a [usize], actors: usize) -> Self {
+    fn new(
+        make: &'a dyn Fn() -> Box<dyn Operator>,
+        group: &'a [usize],
+        actors: usize,
+        evict: Option<usize>,
+    ) -> Self {
         let drivers = (0..actors).map(|i| Driver::with_vnodes(make, VnodeSet::share(i, actors))).collect();
-        Self { make, group, drivers }
+        let mut this = Self { evict, make, group, drivers };
+        this.set_eviction();
+        this
+    }
+
+    fn set_eviction(&mut self) {
+        for driver in &mut self.drivers {
+            driver.evict = self.evict.is_some();
+            driver.lag = self.evict.unwrap_or(0);
+        }
     }
 
     fn change(&mut self, batch: &ChangeBatch) {
@@ -193,6 +209,7 @@ impl<'a> Actors<'a> {
         }
         let one = |i| Driver::from_state(self.make, VnodeSet::share(i, actors), state.clone(), epoch);
         self.drivers = (0..actors).map(one).collect();
+        self.set_eviction();
     }
 }
 
@@ -227,8 +244,9 @@ fn check_seed(seed: u64) {
         (0..rng.random_range(0..6)).map(|_| random_call(&input, &mut rng)).collect();
     let append_only = rng.random_bool(0.3);
     let parallel = |rng: &mut StdRng| if group.is_empty() { 1 } else { rng.random_range(1..4) };
+    let evict = rng.random_bool(0.5).then(|| rng.random_range(0..3));
     let make_one = || make(group, &calls, &input, append_only);
-    let mut actors = Actors::new(&make_one, group, parallel(&mut rng));
+    let mut actors = Actors::new(&make_one, group, parallel(&mut rng), evict);
     let (mut live, mut view): (Vec<Row>, BTreeMap<String, i64>) = Default::default();
     for epoch in 1..30 {
         for _ in 0..rng.random_range(0..3) {
@@ -243,7 +261,6 @@ fn check_seed(seed: u64) {
         let checkpoint = rng.random_bool(0.5);
         let kind = if checkpoint { BarrierKind::Checkpoint } else { BarrierKind::Tick };
         for driver in &mut actors.drivers {
-            driver.evict = rng.random_bool(0.3);
             for (row, diff) in driver.barrier(kind).consolidated() {
                 *view.entry(row).or_insert(0) += diff;
             }
@@ -256,7 +273,7 @@ fn check_seed(seed: u64) {
         let (got, wanted) = (texts(&view), texts(&expected));
         assert!(
             got == wanted,
-            "seed {seed}, epoch {epoch}, by {group:?}: {:?}, not {:?}; {calls:#?}",
+            "seed {seed}, epoch {epoch}, by {group:?}, evicting {evict:?}: {:?}, not {:?}; {calls:#?}",
             got.difference(&wanted).collect::<Vec<_>>(),
             wanted.difference(&got).collect::<Vec<_>>(),
         );
