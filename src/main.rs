@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir::config::Config;
+use weir::connectors::nexmark_files::NexmarkFiles;
 use weir::error::ServerError;
 use weir::server::{RunningServer, Server};
 
@@ -27,6 +28,27 @@ struct Command {
 enum What {
     /// Runs the server (the default).
     Serve(ServeArguments),
+    /// Writes the events of the auction benchmark as files, for benches.
+    NexmarkFiles(NexmarkArguments),
+}
+
+#[derive(Args)]
+struct NexmarkArguments {
+    /// Where to write bid, auction and person files.
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: PathBuf,
+    /// Events over all three kinds.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    events: u64,
+    /// Other numbers, other values.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Files a kind.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    files: u64,
+    /// csv or json.
+    #[arg(long, value_name = "FORMAT", default_value = "csv")]
+    format: String,
 }
 
 #[derive(Args, Clone, Default)]
@@ -53,17 +75,26 @@ struct ServeArguments {
 
 fn main() -> ExitCode {
     let command = Command::parse();
-    let arguments = match command.what {
-        Some(What::Serve(arguments)) => arguments,
-        None => command.serve,
+    let outcome = match command.what {
+        Some(What::Serve(arguments)) => run(arguments),
+        Some(What::NexmarkFiles(arguments)) => write_nexmark_files(arguments),
+        None => run(command.serve),
     };
-    match run(arguments) {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("weir: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn write_nexmark_files(arguments: NexmarkArguments) -> Result<(), ServerError> {
+    let NexmarkArguments { dir, events, seed, files, format } = arguments;
+    for (path, rows) in (NexmarkFiles { events, seed, files, format }).write(&dir)? {
+        println!("{rows:>12}  {}", path.display());
+    }
+    Ok(())
 }
 
 fn run(arguments: ServeArguments) -> Result<(), ServerError> {

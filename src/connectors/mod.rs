@@ -17,6 +17,7 @@ pub mod net;
 pub mod nexmark;
 pub mod nexmark_columns;
 pub mod nexmark_event;
+pub mod nexmark_files;
 pub mod options;
 pub mod pace;
 pub mod postgres_copy;

@@ -97,20 +97,24 @@ impl PostgresOptions {
             }
             None => Config::new(),
         };
-        match &self.hostname {
-            Some(host) => drop(config.host(host)),
-            None if self.url.is_none() => {
-                return Err(ConnectorError::MissingOption {
-                    connector: NAME.into(),
-                    option: "hostname".into(),
-                });
-            }
-            None => {}
+        if self.hostname.is_none() && self.url.is_none() {
+            return Err(ConnectorError::MissingOption { connector: NAME.into(), option: "hostname".into() });
         }
-        self.port.iter().for_each(|port| drop(config.port(*port)));
-        self.username.iter().for_each(|user| drop(config.user(user)));
-        self.password.iter().for_each(|password| drop(config.password(password)));
-        self.database.iter().for_each(|database| drop(config.dbname(database)));
+        if let Some(host) = &self.hostname {
+            config.host(host);
+        }
+        if let Some(port) = self.port {
+            config.port(port);
+        }
+        if let Some(user) = &self.username {
+            config.user(user);
+        }
+        if let Some(password) = &self.password {
+            config.password(password);
+        }
+        if let Some(database) = &self.database {
+            config.dbname(database);
+        }
         config
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(Duration::from_secs(60))
