@@ -22,8 +22,10 @@ use super::join_side::{JoinSide, SideSpec, stored_schema};
 use super::join_work::Work;
 use super::row_arena::RowId;
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{Operator, OperatorError, Output, Progress, Restored};
-use crate::stream::{Barrier, ChangeBatch};
+use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
+use crate::state::store::full_key;
+use crate::stream::{Barrier, ChangeBatch, Epoch};
+use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use std::sync::Arc;
@@ -197,6 +199,47 @@ impl Operator for HashJoin {
         Ok(())
     }
 
+    fn complete(&self) -> bool {
+        self.sides.iter().all(|side| side.complete)
+    }
+
+    fn wanted(&self, port: usize, batch: &ChangeBatch, wanted: &mut Wanted) -> Result<(), OperatorError> {
+        let batch = match self.null_keys {
+            true => batch.clone(),
+            false => self.split_null_keys(port, batch.clone(), None)?,
+        };
+        let keys: Vec<ArrayRef> = self.keys[port].iter().map(|k| batch.column(*k).clone()).collect();
+        for side in &self.sides {
+            let hashes = side.key_hashes(&keys, batch.num_rows());
+            wanted
+                .prefixes
+                .extend(side.cold(&keys, &hashes).into_iter().map(|prefix| (side.spec.table, prefix)));
+        }
+        Ok(())
+    }
+
+    fn supply(&mut self, wanted: &Wanted, entries: Vec<Fetched>) -> Result<(), OperatorError> {
+        let mut loaded = [None, None];
+        for (side, loaded) in self.sides.iter_mut().zip(&mut loaded) {
+            let layout = side.table.layout().clone();
+            let own = entries.iter().filter(|entry| wanted.prefixes[entry.wanted].0 == layout.id);
+            let rows: Vec<(Vec<u8>, &[u8])> =
+                own.map(|entry| (full_key(layout.id, &entry.key), entry.value.as_slice())).collect();
+            if !rows.is_empty() {
+                let rows = layout.decode_rows(rows.iter().map(|(key, value)| (key.as_slice(), *value)))?;
+                *loaded = Some(side.load(&rows.into_changes())?);
+            }
+        }
+        for (side, loaded) in loaded.into_iter().enumerate() {
+            let Some((columns, ids)) = loaded.filter(|_| self.sides[side].spec.matches) else { continue };
+            let matched = self.count_matches(side, &columns, ids.len())?;
+            for (id, matched) in ids.into_iter().zip(matched) {
+                self.sides[side].matches[id as usize] = matched;
+            }
+        }
+        Ok(())
+    }
+
     fn on_change(
         &mut self,
         port: usize,
@@ -220,7 +263,7 @@ impl Operator for HashJoin {
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         if barrier.is_checkpoint() {
             for side in &mut self.sides {
-                side.seal(&mut sealed.runs)?;
+                side.seal(barrier.epoch, &mut sealed.runs)?;
             }
         }
         Ok(())
@@ -228,6 +271,20 @@ impl Operator for HashJoin {
 
     fn memory(&self) -> usize {
         self.sides.iter().map(JoinSide::memory).sum::<usize>() + self.work.as_ref().map_or(0, Work::memory)
+    }
+
+    fn evict(&mut self, applied: Epoch, _bytes: usize) -> usize {
+        // NOT IN asks about the right side as a whole.
+        if self.work.is_some() || self.kind == JoinKind::NullAwareAnti {
+            return 0;
+        }
+        let before = self.memory();
+        for side in &mut self.sides {
+            if side.evict(applied).is_err() {
+                break;
+            }
+        }
+        before.saturating_sub(self.memory())
     }
 }
 

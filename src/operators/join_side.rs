@@ -11,6 +11,7 @@
 //! counted parts. A side may keep fewer columns than its input has: those that the join reads.
 //! **Invariant:** exactly the rows whose count is not zero are linked into a chain.
 
+use super::intervals::Intervals;
 use super::row_arena::{NO_ROW, RowArena, RowId};
 use super::row_eq::{hash_is_exact, same_row};
 use crate::dataflow::operator::OperatorError;
@@ -21,6 +22,8 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use weir_catalog::TableId;
 
@@ -48,24 +51,24 @@ pub struct SideSpec {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KeySlot {
-    hash: u64,
-    head: RowId,
+pub(super) struct KeySlot {
+    pub(super) hash: u64,
+    pub(super) head: RowId,
     /// The key's place in `totals`.
     total: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct RowSlot {
+pub(super) struct RowSlot {
     hash: u32,
-    id: RowId,
+    pub(super) id: RowId,
 }
 
 /// The rows of one input of a hash join.
 #[derive(Debug)]
 pub struct JoinSide {
     pub(super) spec: SideSpec,
-    all: Vec<usize>,
+    pub(super) all: Vec<usize>,
     /// The columns by whose hash a counted row is found.
     identity: Vec<usize>,
     /// Whether keys with the same hash are the same.
@@ -75,30 +78,42 @@ pub struct JoinSide {
     hash_mask: u64,
 
     pub(super) arena: RowArena,
-    index: HashTable<KeySlot>,
+    pub(super) index: HashTable<KeySlot>,
     pub(super) next: Vec<RowId>,
-    prev: Vec<RowId>,
-    rows: HashTable<RowSlot>,
-    counts: Vec<i64>,
-    totals: Vec<i64>,
-    free_totals: Vec<u32>,
+    pub(super) prev: Vec<RowId>,
+    pub(super) rows: HashTable<RowSlot>,
+    pub(super) counts: Vec<i64>,
+    pub(super) totals: Vec<i64>,
+    pub(super) free_totals: Vec<u32>,
     /// By row: how many rows of the other side it matches (under a residual).
     pub(super) matches: Vec<i64>,
     /// How many rows there are, each as often as it occurs.
     pub(super) occurrences: i64,
     /// Counted: rows changed since the last checkpoint, and by how much.
     pub(super) dirty: HashMap<RowId, i64>,
-    /// Not counted: the first row since the last checkpoint.
-    pub(super) unsealed: RowId,
+    /// Counted, by row: the interval in which it last changed; 0 for what was read from state.
+    pub(super) changed: Vec<u32>,
+    /// Not counted: rows appended, with the interval, of the last intervals.
+    pub(super) appended: VecDeque<(u32, Range<RowId>)>,
+    pub(super) intervals: Intervals,
+    /// Whether a key that is not in the index has no rows.
+    pub(super) complete: bool,
+    /// Nothing was ever evicted, so keys need not be noted when they lose their last row.
+    pub(super) resident: bool,
+    /// The last interval in which a key lost its last row and was not noted.
+    pub(super) emptied_unnoted: u32,
+    /// Keys without rows, whatever state that is not applied yet says; with their vnode, and the
+    /// interval in which they lost the last row.
+    pub(super) emptied: HashMap<Vec<u8>, u32>,
     pub(super) table: StateTable,
 }
 
 /// hashbrown takes the tag from the top bits, which are the vnode's; an actor has few of these.
-fn spread(hash: u64) -> u64 {
+pub(super) fn spread(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn spread_row(hash: u32) -> u64 {
+pub(super) fn spread_row(hash: u32) -> u64 {
     spread(u64::from(hash) | 1 << 32)
 }
 
@@ -134,7 +149,13 @@ impl JoinSide {
             matches: Vec::new(),
             occurrences: 0,
             dirty: HashMap::new(),
-            unsealed: 0,
+            changed: Vec::new(),
+            appended: VecDeque::new(),
+            intervals: Intervals::default(),
+            complete: true,
+            resident: true,
+            emptied_unnoted: 0,
+            emptied: HashMap::new(),
             table,
             spec,
         }
@@ -172,7 +193,7 @@ impl JoinSide {
     }
 
     #[inline]
-    fn slot(&self, keys: &[ArrayRef], row: usize, hash: u64) -> Option<&KeySlot> {
+    pub(super) fn slot(&self, keys: &[ArrayRef], row: usize, hash: u64) -> Option<&KeySlot> {
         let same = |s: &KeySlot| s.hash == hash && (self.exact || self.has_key(s.head, keys, row));
         self.index.find(spread(hash), same)
     }
@@ -210,22 +231,29 @@ impl JoinSide {
         if self.spec.counted {
             return self.change_counted(columns, diffs, hashes);
         }
-        let Some(diffs) = diffs else { return self.append(columns, hashes) };
+        let Some(diffs) = diffs else { return self.append_new(columns, hashes) };
         if diffs.iter().any(|d| *d < 0) {
             return Err(OperatorError::Internal("a join's input that only inserts has retracted".into()));
         }
-        let repeats = diffs.iter().enumerate().flat_map(|(i, d)| std::iter::repeat_n(i as u32, *d as usize));
-        let indices = UInt32Array::from_iter_values(repeats);
-        let columns: Result<Vec<_>, _> = columns.iter().map(|c| take(c, &indices, None)).collect();
-        let hashes: Vec<u64> = indices.values().iter().map(|i| hashes[*i as usize]).collect();
-        let ids = self.append(&columns?, &hashes)?;
+        let (columns, hashes) = repeated(columns, diffs, hashes)?;
+        let ids = self.append_new(&columns, &hashes)?;
         // The first of the rows that stand for a row: they all have the same matches.
         let firsts = diffs.iter().scan(0usize, |end, d| Some(std::mem::replace(end, *end + *d as usize)));
         Ok(firsts.map(|first| ids[first]).collect())
     }
 
+    fn append_new(&mut self, columns: &[ArrayRef], hashes: &[u64]) -> Result<Vec<RowId>, OperatorError> {
+        let ids = self.append(columns, hashes)?;
+        note_appended(&mut self.appended, self.intervals.current(), &ids);
+        Ok(ids)
+    }
+
     /// Appends rows, each occurring once, and links them.
-    fn append(&mut self, columns: &[ArrayRef], hashes: &[u64]) -> Result<Vec<RowId>, OperatorError> {
+    pub(super) fn append(
+        &mut self,
+        columns: &[ArrayRef],
+        hashes: &[u64],
+    ) -> Result<Vec<RowId>, OperatorError> {
         let mut ids = Vec::new();
         self.arena.append(columns, hashes.len(), &mut ids)?;
         self.make_room();
@@ -242,6 +270,7 @@ impl JoinSide {
         if self.spec.counted {
             self.prev.resize(ids, NO_ROW);
             self.counts.resize(ids, 0);
+            self.changed.resize(ids, 0);
         }
         if self.spec.matches {
             self.matches.resize(ids, 0);
@@ -249,7 +278,7 @@ impl JoinSide {
     }
 
     /// Puts row `id` at the head of its key's chain.
-    fn link(&mut self, id: RowId, hash: u64, count: i64) {
+    pub(super) fn link(&mut self, id: RowId, hash: u64, count: i64) {
         let Self { index, arena, spec, exact, .. } = self;
         let same = |s: &KeySlot| {
             s.hash == hash
@@ -288,14 +317,17 @@ impl JoinSide {
         }
     }
 
-    /// Takes row `id`, which occurs no more, out of its chain.
+    /// Takes row `id`, which occurs no more, out of its chain. Its neighbours stand for it as what
+    /// changed of their key.
     fn unlink(&mut self, id: RowId, hash: u64) {
         let (next, prev) = (self.next[id as usize], self.prev[id as usize]);
         if next != NO_ROW {
             self.prev[next as usize] = prev;
+            self.changed[next as usize] = self.intervals.current();
         }
         if prev != NO_ROW {
             self.next[prev as usize] = next;
+            self.changed[prev as usize] = self.intervals.current();
             return;
         }
         let slot = self.index.find_entry(spread(hash), |s| s.head == id);
@@ -304,6 +336,7 @@ impl JoinSide {
             slot.get_mut().head = next;
         } else {
             let (slot, _) = slot.remove();
+            self.note_emptied(id);
             if self.spec.totals {
                 debug_assert_eq!(self.totals[slot.total as usize], 0, "no rows, no occurrences");
                 self.free_totals.push(slot.total);
@@ -345,13 +378,8 @@ impl JoinSide {
                 ids[row] = first;
                 continue;
             }
-            self.counts[id as usize] = diff(row);
-            self.rows.insert_unique(
-                spread_row(row_hashes[row]),
-                RowSlot { hash: row_hashes[row], id },
-                |s| spread_row(s.hash),
-            );
-            self.link(id, hashes[row], diff(row));
+            self.insert_row(id, diff(row), hashes[row], row_hashes[row]);
+            self.changed[id as usize] = self.intervals.current();
             self.dirty.insert(id, diff(row));
             ids[row] = id;
         }
@@ -361,9 +389,18 @@ impl JoinSide {
         Ok(ids)
     }
 
+    /// Row `id` of the arena, of a counted side, is new and occurs `count` times.
+    pub(super) fn insert_row(&mut self, id: RowId, count: i64, hash: u64, row_hash: u32) {
+        self.counts[id as usize] = count;
+        let slot = RowSlot { hash: row_hash, id };
+        self.rows.insert_unique(spread_row(row_hash), slot, |s| spread_row(s.hash));
+        self.link(id, hash, count);
+    }
+
     /// Row `id`, which is linked, occurs `diff` times more.
     fn add(&mut self, id: RowId, diff: i64, keys: &[ArrayRef], row: usize, hash: u64) {
         self.counts[id as usize] += diff;
+        self.changed[id as usize] = self.intervals.current();
         *self.dirty.entry(id).or_insert(0) += diff;
         if self.spec.totals {
             let total = self.slot(keys, row, hash).map(|s| s.total as usize);
@@ -397,57 +434,10 @@ impl JoinSide {
         self.rows.find(spread_row(hash), same).map(|s| s.id)
     }
 
-    fn row_hashes(&self, columns: &[ArrayRef], rows: usize) -> Vec<u32> {
+    pub(super) fn row_hashes(&self, columns: &[ArrayRef], rows: usize) -> Vec<u32> {
         let mut hashes = Vec::new();
         hash_columns(&pick(columns, &self.identity), rows, &mut hashes);
         hashes.into_iter().map(|h| (h >> 32) as u32 ^ h as u32).collect()
-    }
-
-    /// Moves the live rows of sparse pages to the tail and empties the pages; at most `pages`.
-    pub fn compact(&mut self, pages: usize) -> Result<(), OperatorError> {
-        for page in self.arena.sparse_pages().into_iter().take(pages) {
-            let needed = |id: &RowId| self.counts[*id as usize] != 0 || self.dirty.contains_key(id);
-            let old: Vec<RowId> = self.arena.page_ids(page).filter(needed).collect();
-            let columns = self.gather(&old)?;
-            let row_hashes = self.row_hashes(&columns, old.len());
-            let hashes = self.key_hashes(&pick(&columns, &self.spec.keys), old.len());
-            let mut new = Vec::new();
-            self.arena.append(&columns, old.len(), &mut new)?;
-            self.make_room();
-            for i in 0..old.len() {
-                self.renumber(old[i], new[i], hashes[i], row_hashes[i]);
-            }
-            self.arena.empty_page(page);
-        }
-        Ok(())
-    }
-
-    fn renumber(&mut self, old: RowId, new: RowId, hash: u64, row_hash: u32) {
-        let (o, n) = (old as usize, new as usize);
-        let count = std::mem::take(&mut self.counts[o]);
-        self.counts[n] = count;
-        if self.spec.matches {
-            self.matches[n] = self.matches[o];
-        }
-        if let Some(delta) = self.dirty.remove(&old) {
-            self.dirty.insert(new, delta);
-        }
-        if count == 0 {
-            return; // unlinked, only waiting to be sealed
-        }
-        let (next, prev) = (self.next[o], self.prev[o]);
-        (self.next[n], self.prev[n]) = (next, prev);
-        if next != NO_ROW {
-            self.prev[next as usize] = new;
-        }
-        if prev != NO_ROW {
-            self.next[prev as usize] = new;
-        } else if let Some(slot) = self.index.find_mut(spread(hash), |s| s.head == old) {
-            slot.head = new;
-        }
-        if let Some(slot) = self.rows.find_mut(spread_row(row_hash), |s| s.id == old) {
-            slot.id = new;
-        }
     }
 
     /// Bytes held, roughly.
@@ -455,10 +445,34 @@ impl JoinSide {
         self.arena.memory()
             + self.index.capacity() * (size_of::<KeySlot>() + 1)
             + self.rows.capacity() * (size_of::<RowSlot>() + 1)
-            + (self.next.capacity() + self.prev.capacity()) * 4
+            + (self.next.capacity() + self.prev.capacity() + self.changed.capacity()) * 4
             + (self.counts.capacity() + self.totals.capacity() + self.matches.capacity()) * 8
             + self.dirty.capacity() * 13
+            + self.emptied.capacity() * 48
             + self.table.memory()
+    }
+}
+
+/// Rows that occur more than once, each occurrence a row.
+pub(super) fn repeated(
+    columns: &[ArrayRef],
+    diffs: &[i64],
+    hashes: &[u64],
+) -> Result<(Vec<ArrayRef>, Vec<u64>), OperatorError> {
+    let repeats = diffs.iter().enumerate().flat_map(|(i, d)| std::iter::repeat_n(i as u32, *d as usize));
+    let indices = UInt32Array::from_iter_values(repeats);
+    let columns: Result<Vec<_>, _> = columns.iter().map(|c| take(c, &indices, None)).collect();
+    let hashes = indices.values().iter().map(|i| hashes[*i as usize]).collect();
+    Ok((columns?, hashes))
+}
+
+/// Adds rows, in ascending order, to those appended.
+pub(super) fn note_appended(appended: &mut VecDeque<(u32, Range<RowId>)>, interval: u32, ids: &[RowId]) {
+    for id in ids {
+        match appended.back_mut() {
+            Some((last, range)) if *last == interval && range.end == *id => range.end += 1,
+            _ => appended.push_back((interval, *id..*id + 1)),
+        }
     }
 }
 

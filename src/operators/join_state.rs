@@ -3,23 +3,26 @@
 //! Each row is an entry of the side's internal table: the join key, then the rest of the row with
 //! its count; or, where columns are known to be unique, join key and these, then the rest.
 
-use super::join_side::{JoinSide, pick};
+use super::join_side::{JoinSide, pick, repeated};
 use super::row_arena::RowId;
 use crate::dataflow::operator::{OperatorError, Restored};
 use crate::state::store::WriteRun;
 use crate::stream::builder::batch_of;
-use crate::stream::{ChangeBatch, Vnode};
+use crate::stream::{ChangeBatch, Epoch, Vnode};
+use arrow::array::ArrayRef;
 
 /// Rows encoded, or read, at a time.
 const PIECE_ROWS: usize = 4096;
 /// A run is handed over when it has this many bytes.
 const RUN_BYTES: usize = 256 << 20;
+/// Intervals of which it is known what was appended: more than can be on their way to the store.
+const INTERVALS_KEPT: u32 = 64;
 /// Pages that are compacted at a checkpoint, at most.
 const COMPACT_PAGES: usize = 16;
 
 impl JoinSide {
     /// Adds the writes since the last checkpoint to `runs`.
-    pub fn seal(&mut self, runs: &mut Vec<WriteRun>) -> Result<(), OperatorError> {
+    pub fn seal(&mut self, epoch: Epoch, runs: &mut Vec<WriteRun>) -> Result<(), OperatorError> {
         if self.spec.counted {
             self.seal_counted(runs)?;
             self.compact(COMPACT_PAGES)?;
@@ -29,6 +32,7 @@ impl JoinSide {
         if !self.table.is_empty() {
             runs.push(self.table.seal());
         }
+        self.intervals.seal(epoch);
         Ok(())
     }
 
@@ -40,25 +44,21 @@ impl JoinSide {
     }
 
     fn seal_appended(&mut self, runs: &mut Vec<WriteRun>) -> Result<(), OperatorError> {
-        let Self { arena, spec, table, unsealed, .. } = self;
-        let mut end = *unsealed;
-        for (first, columns, rows) in arena.pages() {
-            if first + rows as RowId <= *unsealed {
-                continue;
+        let current = self.intervals.current();
+        let unsealed: Vec<_> =
+            self.appended.iter().filter(|(i, _)| *i == current).map(|(_, range)| range.clone()).collect();
+        for (columns, rows) in
+            unsealed.into_iter().flat_map(|range| self.arena.slices(range)).collect::<Vec<_>>()
+        {
+            let batch = batch_of(&self.spec.schema, columns, rows)?;
+            for at in (0..rows).step_by(PIECE_ROWS) {
+                let piece = batch.slice(at, PIECE_ROWS.min(rows - at));
+                self.write(&ChangeBatch::insertions(piece), runs);
             }
-            let skip = (unsealed.saturating_sub(first) as usize).min(rows);
-            let columns = columns.iter().map(|c| c.slice(skip, rows - skip)).collect();
-            let rows_left = batch_of(&spec.schema, columns, rows - skip)?;
-            for at in (0..rows - skip).step_by(PIECE_ROWS) {
-                let piece = rows_left.slice(at, PIECE_ROWS.min(rows - skip - at));
-                table.write(&ChangeBatch::insertions(piece));
-                if table.memory() >= RUN_BYTES {
-                    runs.push(table.seal());
-                }
-            }
-            end = end.max(first + rows as RowId);
         }
-        *unsealed = end;
+        while self.appended.front().is_some_and(|(interval, _)| interval + INTERVALS_KEPT <= current) {
+            self.appended.pop_front();
+        }
         Ok(())
     }
 
@@ -100,15 +100,34 @@ impl JoinSide {
             while let Some(from) = range {
                 let chunk = layout.scan(restored.state.as_ref(), &from, PIECE_ROWS)?;
                 range = chunk.next;
-                let changes = chunk.rows.into_changes();
-                let columns = changes.rows().columns();
-                let keys = pick(columns, &self.spec.keys);
-                let hashes = self.key_hashes(&keys, changes.num_rows());
-                self.change(columns, changes.diffs(), &hashes)?;
+                if chunk.last_key.is_some() {
+                    self.load(&chunk.rows.into_changes())?;
+                }
             }
         }
-        self.dirty.clear();
-        self.unsealed = self.arena.end();
         Ok(())
+    }
+
+    /// Takes up rows that are in the state; returns them, each once for every place that it has now.
+    pub fn load(&mut self, rows: &ChangeBatch) -> Result<(Vec<ArrayRef>, Vec<RowId>), OperatorError> {
+        let mut columns = rows.rows().columns().to_vec();
+        let mut hashes = self.key_hashes(&pick(&columns, &self.spec.keys), rows.num_rows());
+        self.occurrences += (0..rows.num_rows()).map(|row| rows.diff(row)).sum::<i64>();
+        if !self.spec.counted {
+            if let Some(counts) = rows.diffs() {
+                (columns, hashes) = repeated(&columns, counts, &hashes)?;
+            }
+            let ids = self.append(&columns, &hashes)?;
+            return Ok((columns, ids));
+        }
+        let row_hashes = self.row_hashes(&columns, hashes.len());
+        let mut ids = Vec::new();
+        self.arena.append(&columns, hashes.len(), &mut ids)?;
+        self.make_room();
+        for (row, id) in ids.iter().enumerate() {
+            self.changed[*id as usize] = 0;
+            self.insert_row(*id, rows.diff(row), hashes[row], row_hashes[row]);
+        }
+        Ok((columns, ids))
     }
 }

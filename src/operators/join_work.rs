@@ -88,7 +88,7 @@ impl HashJoin {
     ) -> Result<Option<Work>, OperatorError> {
         let batch = match self.null_keys {
             true => batch,
-            false => self.split_null_keys(side, batch, out)?,
+            false => self.split_null_keys(side, batch, Some(out))?,
         };
         if batch.is_empty() {
             return Ok(None);
@@ -138,27 +138,22 @@ impl HashJoin {
         }))
     }
 
-    /// Rows with NULL in their key match nothing: they are said now, if ever.
-    fn split_null_keys(
+    /// The rows whose keys can match. Those with NULL in their key match nothing: they are said now
+    /// to `out`, if ever.
+    pub(super) fn split_null_keys(
         &self,
         side: usize,
         batch: ChangeBatch,
-        out: &mut Output,
+        out: Option<&mut Output>,
     ) -> Result<ChangeBatch, OperatorError> {
         let keys = &self.keys[side];
         let nulls = keys.iter().fold(None, |nulls: Option<NullBuffer>, k| {
             NullBuffer::union(nulls.as_ref(), batch.column(*k).nulls())
         });
         let Some(nulls) = nulls.filter(|n| n.null_count() > 0) else { return Ok(batch) };
-        if alone(self.kind, side) == Some(false) {
+        if let Some(out) = out.filter(|_| alone(self.kind, side) == Some(false)) {
             let without = batch.filter(&BooleanArray::new(!nulls.inner(), None))?;
-            self.say_alone(
-                side,
-                without.rows().columns().to_vec(),
-                without.num_rows(),
-                without.diffs(),
-                out,
-            )?;
+            self.say_alone(side, without.rows().columns(), without.num_rows(), without.diffs(), out)?;
         }
         Ok(batch.filter(&BooleanArray::new(nulls.inner().clone(), None))?)
     }
@@ -314,11 +309,11 @@ impl HashJoin {
         match rows.count_set_bits() {
             0 => Ok(()),
             n if n == work.batch.num_rows() => {
-                self.say_alone(work.side, work.batch.rows().columns().to_vec(), n, work.batch.diffs(), out)
+                self.say_alone(work.side, work.batch.rows().columns(), n, work.batch.diffs(), out)
             }
             n => {
                 let rows = work.batch.filter(&BooleanArray::new(rows, None))?;
-                self.say_alone(work.side, rows.rows().columns().to_vec(), n, rows.diffs(), out)
+                self.say_alone(work.side, rows.rows().columns(), n, rows.diffs(), out)
             }
         }
     }
@@ -327,11 +322,12 @@ impl HashJoin {
     fn say_alone(
         &self,
         side: usize,
-        mut columns: Vec<ArrayRef>,
+        columns: &[ArrayRef],
         rows: usize,
         diffs: Option<&[i64]>,
         out: &mut Output,
     ) -> Result<(), OperatorError> {
+        let mut columns = columns.to_vec();
         if gives_pairs(self.kind) {
             let fields = self.schema.fields();
             let own = columns.len();
@@ -430,7 +426,7 @@ impl HashJoin {
             work.flip += usize::from(next == NO_ROW);
         }
         let columns = other.gather(&ids)?;
-        self.say_alone(1 - work.side, columns, ids.len(), Some(&diffs), out)
+        self.say_alone(1 - work.side, &columns, ids.len(), Some(&diffs), out)
     }
 
     /// How many rows of the other side each of these rows of `side` matches.

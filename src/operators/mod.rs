@@ -22,6 +22,7 @@ pub mod intervals;
 mod interval_sum;
 pub mod join;
 pub mod join_residual;
+mod join_room;
 pub mod join_side;
 pub mod join_state;
 pub mod join_work;

@@ -84,9 +84,27 @@ impl RowArena {
         self.pages.len() << PAGE_BITS
     }
 
-    /// The number of the next row.
-    pub fn end(&self) -> RowId {
-        (self.tail << PAGE_BITS) + self.pages[self.tail as usize].rows
+    /// The rows `range` as columns, without copying: a piece for each page and chunk.
+    pub fn slices(&self, range: std::ops::Range<RowId>) -> Vec<(Vec<ArrayRef>, usize)> {
+        let mut slices = Vec::new();
+        for page in range.start >> PAGE_BITS..=(range.end.max(1) - 1) >> PAGE_BITS {
+            let chunks: Vec<(RowId, &[ArrayRef], usize)> = if page == self.tail {
+                let base = page << PAGE_BITS;
+                self.chunks.iter().map(|c| (base + c.start, c.columns.as_slice(), c.rows as usize)).collect()
+            } else {
+                let full = &self.pages[page as usize];
+                vec![(page << PAGE_BITS, &full.columns, full.rows as usize)]
+            };
+            for (first, columns, rows) in chunks {
+                let from = range.start.max(first);
+                let to = range.end.min(first + rows as RowId);
+                if from < to {
+                    let (skip, rows) = ((from - first) as usize, (to - from) as usize);
+                    slices.push((columns.iter().map(|c| c.slice(skip, rows)).collect(), rows));
+                }
+            }
+        }
+        slices
     }
 
     /// Rows that are not freed.

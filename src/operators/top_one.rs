@@ -326,7 +326,9 @@ impl Operator for TopOne {
             while let Some(from) = range {
                 let chunk = layout.scan(restored.state.as_ref(), &from, PIECE_ROWS)?;
                 range = chunk.next;
-                self.load(&chunk.rows.into_changes())?;
+                if chunk.last_key.is_some() {
+                    self.load(&chunk.rows.into_changes())?;
+                }
             }
         }
         Ok(())

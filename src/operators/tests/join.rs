@@ -42,12 +42,14 @@ struct Shape {
     /// Whether keys are made to collide.
     collide: bool,
     piece_rows: usize,
+    /// Whether cold keys are evicted, and how many checkpoints the state that is read lags.
+    evict: Option<usize>,
 }
 
 impl Shape {
     fn of(kind: JoinKind) -> Self {
         let (null_equal, residual, append_only, collide) = (false, false, false, false);
-        Self { kind, keys: 1, null_equal, residual, append_only, collide, piece_rows: 8192 }
+        Self { kind, keys: 1, null_equal, residual, append_only, collide, piece_rows: 8192, evict: None }
     }
 
     fn make(&self) -> Box<dyn Operator> {
@@ -299,6 +301,8 @@ fn check_random(shape: Shape, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let make = || shape.make();
     let mut driver = Driver::new(&make);
+    driver.evict = shape.evict.is_some();
+    driver.lag = shape.evict.unwrap_or(0);
     let mut bags = [Bag::new(), Bag::new()];
     let mut result: BTreeMap<String, i64> = BTreeMap::new();
     for epoch in 0..15 {
@@ -321,6 +325,24 @@ fn check_random(shape: Shape, seed: u64) {
 }
 
 #[test]
+fn evicted_keys_are_read_again() {
+    for kind in KINDS.into_iter().filter(|kind| *kind != JoinKind::NullAwareAnti) {
+        for seed in 100..110 {
+            let shape = Shape {
+                keys: seed as usize % 3,
+                null_equal: seed % 5 == 1,
+                residual: seed % 2 == 1,
+                append_only: seed % 4 == 2,
+                collide: seed % 6 < 2,
+                evict: Some(seed as usize % 3),
+                ..Shape::of(kind)
+            };
+            check_random(shape, seed);
+        }
+    }
+}
+
+#[test]
 fn every_kind_is_what_a_nested_loop_says() {
     for kind in KINDS {
         for seed in 0..12 {
@@ -337,4 +359,51 @@ fn every_kind_is_what_a_nested_loop_says() {
             check_random(shape, seed);
         }
     }
+}
+
+#[test]
+fn eviction_gives_memory_back() {
+    for append_only in [false, true] {
+        let shape = Shape { append_only, ..Shape::of(JoinKind::Left) };
+        let make = || shape.make();
+        let mut driver = Driver::new(&make);
+        let rows: Vec<(i64, Row)> =
+            (0..50_000).map(|i| (1, vec![Some(i.to_string()), Some("text".to_owned()), None])).collect();
+        driver.change(0, change_batch(&input(0), &rows));
+        driver.barrier(BarrierKind::Checkpoint);
+        let full = driver.operator.memory();
+        driver.evict = true;
+        driver.barrier(BarrierKind::Checkpoint);
+        assert!(driver.operator.memory() < full / 4, "{} of {full}", driver.operator.memory());
+        driver.change(1, change_batch(&input(1), &[(1, vec![None, Some("77".to_owned()), None])]));
+        let said = driver.barrier(BarrierKind::Tick).lines();
+        assert_eq!(said, ["+1 77 text NULL NULL 77 NULL", "-1 77 text NULL NULL NULL NULL"]);
+    }
+}
+
+#[test]
+fn room_of_rows_that_went_is_used_again() {
+    let shape = Shape::of(JoinKind::Full);
+    let make = || shape.make();
+    let mut driver = Driver::new(&make);
+    let rows = |diff: i64, round: i64| -> Vec<(i64, Row)> {
+        let row = |i: i64| vec![Some((i % 7000).to_string()), Some(round.to_string()), Some(i.to_string())];
+        (0..10_000).map(|i| (diff, row(i))).collect()
+    };
+    let mut early = 0;
+    for round in 0..30 {
+        driver.change(0, change_batch(&input(0), &rows(1, round)));
+        if round > 0 {
+            driver.change(0, change_batch(&input(0), &rows(-1, round - 1)));
+        }
+        driver.barrier(BarrierKind::Checkpoint);
+        if round == 5 {
+            early = driver.operator.memory();
+        }
+    }
+    assert!(driver.operator.memory() < early * 3 / 2, "{} after {early}", driver.operator.memory());
+    driver.change(0, change_batch(&input(0), &rows(-1, 29)));
+    let said = driver.barrier(BarrierKind::Checkpoint);
+    assert_eq!(said.changes.iter().map(ChangeBatch::num_rows).sum::<usize>(), 10_000);
+    assert!(driver.state.entries.is_empty());
 }
