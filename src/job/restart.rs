@@ -134,6 +134,8 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let store = open_store(lasting, manifest.as_ref())?;
     let restored = manifest.as_ref().map_or(Epoch::ZERO, |m| m.epoch);
     let dml_position = manifest.as_ref().map_or(0, |m| m.dml_position);
+    // A checkpoint older than the last one may be all that is intact: it replays more.
+    lasting.dml.rewind(dml_position).map_err(|e| JobError::io("read the DML log", &e))?;
     let apply = ApplyHandle::start(Box::new(store), restored, dml_position)
         .map_err(|e| JobError::io("start the state store", &e))?;
     let published = apply.published();

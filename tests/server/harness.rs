@@ -14,6 +14,13 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 /// How long anything may take that should happen.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The seed of this run, printed; `WEIR_SEED` sets it.
+pub fn seed() -> u64 {
+    let seed = std::env::var("WEIR_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
+    println!("WEIR_SEED={seed}");
+    seed
+}
+
 /// A port that nobody listens on.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -1,14 +1,8 @@
 //! Kill the server at any moment: the same answer after a restart.
 
-use crate::harness::{Weir, rows, run, value, wait_for};
+use crate::harness::{Weir, rows, run, seed, value, wait_for};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::time::Duration;
-
-fn seed() -> u64 {
-    let seed = std::env::var("WEIR_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
-    println!("WEIR_SEED={seed}");
-    seed
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_a_kill_right_after() {

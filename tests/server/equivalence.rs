@@ -1,0 +1,272 @@
+//! For random queries and changes: the view at every barrier = the same query as a batch = a real
+//! PostgreSQL on the same data; at parallelism 1, 2 and 4, with kills in between.
+//!
+//! `WEIR_SEED` reproduces a run, `WEIR_ROUNDS` makes it longer.
+
+use crate::harness::{Postgres, Weir, rows, run, seed, try_rows, words};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio_postgres::Client;
+
+const TABLES: &str = "\
+    CREATE TABLE t0 (id int PRIMARY KEY, a int, b bigint, c numeric(10,2), d varchar, e boolean, f date);\
+    CREATE TABLE t1 (k int, x int, y varchar, z numeric(8,3), w boolean);";
+
+/// The columns that queries draw from: expression, kind (integer, numeric, text, boolean, date).
+const T0: &[(&str, char)] =
+    &[("t0.id", 'i'), ("t0.a", 'i'), ("t0.b", 'i'), ("t0.c", 'n'), ("t0.d", 't'), ("t0.e", 'b'), ("t0.f", 'd')];
+const T1: &[(&str, char)] = &[("t1.k", 'i'), ("t1.x", 'i'), ("t1.y", 't'), ("t1.z", 'n'), ("t1.w", 'b')];
+
+/// Draws queries and changes.
+struct Draw(StdRng);
+
+impl Draw {
+    fn one_in(&mut self, n: u32) -> bool {
+        self.0.random_ratio(1, n)
+    }
+
+    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices.choose(&mut self.0).expect("there is a choice")
+    }
+
+    fn column(&mut self, columns: &[(&'static str, char)], kinds: &str) -> &'static str {
+        let fitting: Vec<_> = columns.iter().filter(|(_, k)| kinds.contains(*k)).collect();
+        fitting.choose(&mut self.0).map_or("1", |(c, _)| c)
+    }
+
+    fn value(&mut self, kind: char) -> String {
+        if self.one_in(7) {
+            return "NULL".to_owned();
+        }
+        match kind {
+            'i' => self.0.random_range(-3..8).to_string(),
+            'n' => format!("{}.{:02}", self.0.random_range(-5..20), self.0.random_range(0..4) * 25),
+            't' => format!("'{}'", self.of(&["", "a", "b", "ab", "Zz", "ünï"])),
+            'b' => self.of(&["true", "false"]).to_owned(),
+            _ => format!("DATE '2026-01-{:02}'", self.0.random_range(1..6)),
+        }
+    }
+
+    fn predicate(&mut self, columns: &[(&'static str, char)]) -> String {
+        let (column, kind) = *columns.choose(&mut self.0).expect("columns");
+        match self.0.random_range(0..6) {
+            0 => format!("{column} IS NULL"),
+            1 => format!("{column} IS NOT NULL"),
+            2 if kind == 'i' => format!("{column} % 2 = 1"),
+            3 if kind != 'b' => format!("{column} IN ({}, {})", self.value(kind), self.value(kind)),
+            _ => {
+                let operator = self.of(&["=", "<>", "<", ">=", "IS DISTINCT FROM"]);
+                format!("{column} {operator} {}", self.value(kind))
+            }
+        }
+    }
+
+    fn aggregate(&mut self, columns: &[(&'static str, char)]) -> String {
+        let distinct = if self.one_in(4) { "DISTINCT " } else { "" };
+        let call = match self.0.random_range(0..8) {
+            0 => "count(*)".to_owned(),
+            1 => format!("count({distinct}{})", self.column(columns, "intbd")),
+            2 => format!("sum({distinct}{})", self.column(columns, "in")),
+            3 => format!("avg({distinct}{})", self.column(columns, "in")),
+            4 => format!("min({})", self.column(columns, "intd")),
+            5 => format!("max({})", self.column(columns, "intd")),
+            6 => format!("bool_and({})", self.column(columns, "b")),
+            _ => format!("bool_or({})", self.column(columns, "b")),
+        };
+        if self.one_in(4) { format!("{call} FILTER (WHERE {})", self.predicate(columns)) } else { call }
+    }
+
+    /// FROM and WHERE, and the columns that they offer.
+    fn from(&mut self) -> (String, Vec<(&'static str, char)>) {
+        let both = || T0.iter().chain(T1).copied().collect::<Vec<_>>();
+        let key = self.of(&["t0.a = t1.x", "t0.id = t1.k", "t0.a = t1.x AND t0.d = t1.y", "t0.d = t1.y"]);
+        let residual = if self.one_in(3) { " AND t0.b > t1.k" } else { "" };
+        let (mut from, columns) = match self.0.random_range(0..10) {
+            0 => ("FROM t0 WHERE true".to_owned(), T0.to_vec()),
+            1 => ("FROM t1 WHERE true".to_owned(), T1.to_vec()),
+            2..=4 => {
+                let kind = self.of(&["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]);
+                // PostgreSQL can't do a FULL JOIN with more than merge- or hash-joinable conditions.
+                let residual = if kind == "FULL JOIN" { "" } else { residual };
+                (format!("FROM t0 {kind} t1 ON {key}{residual} WHERE true"), both())
+            }
+            5 => (format!("FROM t0 WHERE EXISTS (SELECT 1 FROM t1 WHERE {key}{residual})"), T0.to_vec()),
+            6 => (format!("FROM t0 WHERE NOT EXISTS (SELECT 1 FROM t1 WHERE {key}{residual})"), T0.to_vec()),
+            7 => ("FROM t0 WHERE t0.a IN (SELECT x FROM t1)".to_owned(), T0.to_vec()),
+            8 => ("FROM t0 WHERE t0.a NOT IN (SELECT x FROM t1 WHERE k > 2)".to_owned(), T0.to_vec()),
+            _ => (
+                "FROM (SELECT a, d, e, b FROM t0 UNION ALL SELECT x, y, w, k FROM t1) t0 WHERE true".to_owned(),
+                vec![("t0.a", 'i'), ("t0.d", 't'), ("t0.e", 'b'), ("t0.b", 'i')],
+            ),
+        };
+        if self.one_in(2) {
+            let condition = self.predicate(&columns);
+            from += &format!(" AND {condition}");
+        }
+        (from, columns)
+    }
+
+    fn columns_of(&mut self, columns: &[(&'static str, char)], n: usize) -> Vec<&'static str> {
+        let mut chosen: Vec<&str> = columns.choose_multiple(&mut self.0, n).map(|(c, _)| *c).collect();
+        chosen.sort_unstable();
+        chosen
+    }
+
+    fn query(&mut self) -> String {
+        let (from, columns) = self.from();
+        let n = self.0.random_range(1..4);
+        match self.0.random_range(0..6) {
+            0 => {
+                let columns = self.columns_of(&columns, n);
+                format!("SELECT {} {from}", named(&columns))
+            }
+            1 => {
+                let columns = self.columns_of(&columns, n);
+                format!("SELECT DISTINCT {} {from}", named(&columns))
+            }
+            2 => {
+                let columns = self.columns_of(&columns, 3);
+                let order = self.order(&columns);
+                let (limit, offset) = (self.0.random_range(1..6), self.0.random_range(0..3));
+                format!("SELECT {} {from} ORDER BY {order} LIMIT {limit} OFFSET {offset}", named(&columns))
+            }
+            3 => {
+                let columns = self.columns_of(&columns, 3);
+                let order = self.order(&columns);
+                let n = self.0.random_range(1..4);
+                format!(
+                    "SELECT * FROM (SELECT {}, row_number() OVER (PARTITION BY {} ORDER BY {order}) AS rn {from}) r WHERE rn <= {n}",
+                    named(&columns),
+                    columns[0],
+                )
+            }
+            shape => {
+                let groups = if shape == 4 { self.columns_of(&columns, n.min(2)) } else { Vec::new() };
+                let calls: Vec<String> = (0..n + 1).map(|_| self.aggregate(&columns)).collect();
+                let calls = calls.iter().enumerate().map(|(i, c)| format!("{c} AS v{i}")).collect::<Vec<_>>().join(", ");
+                if groups.is_empty() {
+                    return format!("SELECT {calls} {from}");
+                }
+                let having = if self.one_in(4) { " HAVING count(*) > 1" } else { "" };
+                format!("SELECT {}, {calls} {from} GROUP BY {}{having}", named(&groups), groups.join(", "))
+            }
+        }
+    }
+
+    fn order(&mut self, columns: &[&str]) -> String {
+        let keys: Vec<String> = columns
+            .iter()
+            .map(|c| format!("{c} {}", self.of(&["", "DESC", "NULLS FIRST", "DESC NULLS LAST"])))
+            .collect();
+        keys.join(", ")
+    }
+
+    fn change(&mut self) -> String {
+        let id = self.0.random_range(0..40);
+        match self.0.random_range(0..9) {
+            0..=2 => {
+                let row = ['i', 'i', 'n', 't', 'b', 'd'].map(|k| self.value(k)).join(", ");
+                format!("INSERT INTO t0 VALUES ({id}, {row}) ON CONFLICT DO NOTHING")
+            }
+            3..=5 => {
+                let rows: Vec<String> = (0..self.0.random_range(1..4))
+                    .map(|_| format!("({})", ['i', 'i', 't', 'n', 'b'].map(|k| self.value(k)).join(", ")))
+                    .collect();
+                format!("INSERT INTO t1 VALUES {}", rows.join(", "))
+            }
+            6 => format!("UPDATE t0 SET a = {}, d = {} WHERE id = {id}", self.value('i'), self.value('t')),
+            7 => {
+                let condition = self.predicate(T1).replace("t1.", "");
+                format!("UPDATE t1 SET x = {} WHERE {condition}", self.value('i'))
+            }
+            _ if self.one_in(2) => format!("DELETE FROM t0 WHERE id = {id}"),
+            _ => format!("DELETE FROM t1 WHERE {} AND k = {}", self.predicate(T1).replace("t1.", ""), self.value('i')),
+        }
+    }
+}
+
+fn named(columns: &[&str]) -> String {
+    columns.iter().enumerate().map(|(i, c)| format!("{c} AS c{i}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Rows as a sorted multiset; numbers to nine significant digits, since PostgreSQL chooses the
+/// scale of a quotient by its magnitude.
+fn multiset(rows: Vec<Vec<String>>) -> Vec<String> {
+    let cell = |c: &String| match c.parse::<f64>() {
+        Ok(number) if c.contains('.') => format!("{number:.9e}"),
+        Ok(number) if !c.is_empty() => format!("{number:.9e}"),
+        _ => c.clone(),
+    };
+    let mut rows: Vec<String> = rows.iter().map(|r| r.iter().map(cell).collect::<Vec<_>>().join("|")).collect();
+    rows.sort_unstable();
+    rows
+}
+
+async fn compare(weir: &Client, postgres: &Client, views: &[String], context: &str) {
+    for (i, query) in views.iter().enumerate() {
+        let view = multiset(rows(weir, &format!("SELECT * FROM v{i}")).await);
+        let truth = multiset(rows(postgres, query).await);
+        assert_eq!(view, truth, "{context}: the view differs from PostgreSQL\n  {query}");
+        let batch = multiset(rows(weir, query).await);
+        assert_eq!(batch, truth, "{context}: the batch differs from PostgreSQL\n  {query}");
+    }
+}
+
+async fn apply(weir: &Client, postgres: &Client, draw: &mut Draw, n: usize) {
+    for _ in 0..n {
+        let change = draw.change();
+        let (ours, theirs) = (weir.batch_execute(&change).await, postgres.batch_execute(&change).await);
+        match (&ours, &theirs) {
+            (Ok(()), Ok(())) => {}
+            (Err(e), Ok(())) => panic!("only Weir refuses {change}\n  {}", words(e)),
+            (Ok(()), Err(e)) => panic!("only PostgreSQL refuses {change}\n  {}", words(e)),
+            (Err(a), Err(b)) => assert_eq!(a.code(), b.code(), "{change}"),
+        }
+    }
+}
+
+async fn scenario(parallelism: &str, rounds: usize, draw: &mut Draw, postgres: &Client) {
+    let mut weir = Weir::with(&["--parallelism", parallelism], &[]).await;
+    let mut client = weir.connect().await;
+    run(postgres, "DROP TABLE IF EXISTS t0, t1").await;
+    run(postgres, TABLES).await;
+    run(&client, TABLES).await;
+    apply(&client, postgres, draw, 20).await;
+    let mut views: Vec<String> = Vec::new();
+    while views.len() < 14 {
+        let query = draw.query();
+        // What PostgreSQL refuses is no query; what only Weir refuses must be because it is not supported.
+        if try_rows(postgres, &query).await.is_err() {
+            continue;
+        }
+        let made = client.batch_execute(&format!("CREATE MATERIALIZED VIEW v{} AS {query}", views.len())).await;
+        match made {
+            Ok(()) => views.push(query),
+            Err(error) => panic!("only Weir refuses {query}\n  {}", words(&error)),
+        }
+    }
+    for round in 0..rounds {
+        let context = format!("parallelism {parallelism}, round {round}");
+        apply(&client, postgres, draw, 12).await;
+        compare(&client, postgres, &views, &context).await;
+        if round % 3 == 2 {
+            if draw.one_in(2) {
+                run(&client, "CHECKPOINT").await;
+            }
+            weir.kill_and_restart().await;
+            client = weir.connect().await;
+            compare(&client, postgres, &views, &format!("{context}, after a kill")).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_equal_batches_and_postgres() {
+    let rounds = std::env::var("WEIR_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(6);
+    let mut draw = Draw(StdRng::seed_from_u64(seed()));
+    let postgres = Postgres::start().await;
+    let client = postgres.connect().await;
+    for parallelism in ["1", "2", "4"] {
+        scenario(parallelism, rounds, &mut draw, &client).await;
+    }
+}
