@@ -203,6 +203,11 @@ fn multiset(rows: Vec<Vec<String>>) -> Vec<String> {
 }
 
 async fn compare(weir: &Client, postgres: &Client, views: &[String], context: &str) {
+    for table in ["SELECT * FROM t0", "SELECT * FROM t1"] {
+        let ours = multiset(rows(weir, table).await);
+        let theirs = multiset(rows(postgres, table).await);
+        assert_eq!(ours, theirs, "{context}: the table differs from PostgreSQL's: {table}");
+    }
     for (i, query) in views.iter().enumerate() {
         let view = multiset(rows(weir, &format!("SELECT * FROM v{i}")).await);
         let truth = multiset(rows(postgres, query).await);
@@ -215,6 +220,7 @@ async fn compare(weir: &Client, postgres: &Client, views: &[String], context: &s
 async fn apply(weir: &Client, postgres: &Client, draw: &mut Draw, n: usize) {
     for _ in 0..n {
         let change = draw.change();
+        println!("{change};");
         let (ours, theirs) = (weir.batch_execute(&change).await, postgres.batch_execute(&change).await);
         match (&ours, &theirs) {
             (Ok(()), Ok(())) => {}
@@ -241,7 +247,10 @@ async fn scenario(parallelism: &str, rounds: usize, draw: &mut Draw, postgres: &
         }
         let made = client.batch_execute(&format!("CREATE MATERIALIZED VIEW v{} AS {query}", views.len())).await;
         match made {
-            Ok(()) => views.push(query),
+            Ok(()) => {
+                println!("CREATE MATERIALIZED VIEW v{} AS {query};", views.len());
+                views.push(query);
+            }
             Err(error) => panic!("only Weir refuses {query}\n  {}", words(&error)),
         }
     }
