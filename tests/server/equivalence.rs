@@ -13,8 +13,15 @@ const TABLES: &str = "\
     CREATE TABLE t1 (k int, x int, y varchar, z numeric(8,3), w boolean);";
 
 /// The columns that queries draw from: expression, kind (integer, numeric, text, boolean, date).
-const T0: &[(&str, char)] =
-    &[("t0.id", 'i'), ("t0.a", 'i'), ("t0.b", 'i'), ("t0.c", 'n'), ("t0.d", 't'), ("t0.e", 'b'), ("t0.f", 'd')];
+const T0: &[(&str, char)] = &[
+    ("t0.id", 'i'),
+    ("t0.a", 'i'),
+    ("t0.b", 'i'),
+    ("t0.c", 'n'),
+    ("t0.d", 't'),
+    ("t0.e", 'b'),
+    ("t0.f", 'd'),
+];
 const T1: &[(&str, char)] = &[("t1.k", 'i'), ("t1.x", 'i'), ("t1.y", 't'), ("t1.z", 'n'), ("t1.w", 'b')];
 
 /// Draws queries and changes.
@@ -95,7 +102,8 @@ impl Draw {
             7 => ("FROM t0 WHERE t0.a IN (SELECT x FROM t1)".to_owned(), T0.to_vec()),
             8 => ("FROM t0 WHERE t0.a NOT IN (SELECT x FROM t1 WHERE k > 2)".to_owned(), T0.to_vec()),
             _ => (
-                "FROM (SELECT a, d, e, b FROM t0 UNION ALL SELECT x, y, w, k FROM t1) t0 WHERE true".to_owned(),
+                "FROM (SELECT a, d, e, b FROM t0 UNION ALL SELECT x, y, w, k FROM t1) t0 WHERE true"
+                    .to_owned(),
                 vec![("t0.a", 'i'), ("t0.d", 't'), ("t0.e", 'b'), ("t0.b", 'i')],
             ),
         };
@@ -143,7 +151,12 @@ impl Draw {
             shape => {
                 let groups = if shape == 4 { self.columns_of(&columns, n.min(2)) } else { Vec::new() };
                 let calls: Vec<String> = (0..n + 1).map(|_| self.aggregate(&columns)).collect();
-                let calls = calls.iter().enumerate().map(|(i, c)| format!("{c} AS v{i}")).collect::<Vec<_>>().join(", ");
+                let calls = calls
+                    .iter()
+                    .enumerate()
+                    .map(|(i, c)| format!("{c} AS v{i}"))
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 if groups.is_empty() {
                     return format!("SELECT {calls} {from}");
                 }
@@ -180,7 +193,11 @@ impl Draw {
                 format!("UPDATE t1 SET x = {} WHERE {condition}", self.value('i'))
             }
             _ if self.one_in(2) => format!("DELETE FROM t0 WHERE id = {id}"),
-            _ => format!("DELETE FROM t1 WHERE {} AND k = {}", self.predicate(T1).replace("t1.", ""), self.value('i')),
+            _ => format!(
+                "DELETE FROM t1 WHERE {} AND k = {}",
+                self.predicate(T1).replace("t1.", ""),
+                self.value('i')
+            ),
         }
     }
 }
@@ -197,7 +214,8 @@ fn multiset(rows: Vec<Vec<String>>) -> Vec<String> {
         Ok(number) if !c.is_empty() => format!("{number:.9e}"),
         _ => c.clone(),
     };
-    let mut rows: Vec<String> = rows.iter().map(|r| r.iter().map(cell).collect::<Vec<_>>().join("|")).collect();
+    let mut rows: Vec<String> =
+        rows.iter().map(|r| r.iter().map(cell).collect::<Vec<_>>().join("|")).collect();
     rows.sort_unstable();
     rows
 }
@@ -245,7 +263,8 @@ async fn scenario(parallelism: &str, rounds: usize, draw: &mut Draw, postgres: &
         if try_rows(postgres, &query).await.is_err() {
             continue;
         }
-        let made = client.batch_execute(&format!("CREATE MATERIALIZED VIEW v{} AS {query}", views.len())).await;
+        let made =
+            client.batch_execute(&format!("CREATE MATERIALIZED VIEW v{} AS {query}", views.len())).await;
         match made {
             Ok(()) => {
                 println!("CREATE MATERIALIZED VIEW v{} AS {query};", views.len());

@@ -16,8 +16,8 @@ const PENDING: &[(&str, &str)] = &[
 ];
 
 const QUERIES: &[&str] = &[
-    "q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q10", "q14", "q15", "q16", "q17", "q18", "q19", "q20",
-    "q21", "q22",
+    "q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q10", "q14", "q15", "q16", "q17", "q18", "q19",
+    "q20", "q21", "q22",
 ];
 
 /// Columns whose values are truncated towards zero in the oracle: AVG over BIGINT.
@@ -28,16 +28,19 @@ const COMPARED: &[(&str, &[usize])] = &[("q19", &[0, 2, 7])];
 
 fn unpack(to: &Path) {
     let packed = std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nexmark/oracle.tar.zst"));
-    let mut decoder = zstd::Decoder::new(packed.expect("the oracle is in the repository")).expect("it is zstd");
+    let mut decoder =
+        zstd::Decoder::new(packed.expect("the oracle is in the repository")).expect("it is zstd");
     decoder.window_log_max(27).expect("a window of 128 MiB");
-    let mut tar = Command::new("tar").arg("-x").arg("-C").arg(to).stdin(Stdio::piped()).spawn().expect("tar runs");
+    let mut tar =
+        Command::new("tar").arg("-x").arg("-C").arg(to).stdin(Stdio::piped()).spawn().expect("tar runs");
     std::io::copy(&mut decoder, &mut tar.stdin.take().expect("piped")).expect("it unpacks");
     assert!(tar.wait().expect("tar ends").success());
 }
 
 /// A cell as it is compared: numbers without trailing zeros, timestamps without trailing fraction.
 fn normalize(cell: &str, truncated: bool) -> String {
-    let looks_numeric = !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-');
+    let looks_numeric =
+        !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-');
     let timestamp = cell.len() >= 19 && cell.as_bytes()[4] == b'-' && cell.as_bytes()[13] == b':';
     if truncated {
         return cell.split('.').next().unwrap_or_default().to_owned();
@@ -88,9 +91,18 @@ async fn load(weir: &Weir) -> tokio_postgres::Client {
     unpack(&input);
     let client = weir.connect().await;
     let columns = [
-        ("person", "id bigint, name varchar, emailaddress varchar, creditcard varchar, city varchar, state varchar, datetime timestamp, extra varchar"),
-        ("auction", "id bigint, itemname varchar, description varchar, initialbid bigint, reserve bigint, datetime timestamp, expires timestamp, seller bigint, category bigint, extra varchar"),
-        ("bid", "auction bigint, bidder bigint, price bigint, channel varchar, url varchar, datetime timestamp, extra varchar"),
+        (
+            "person",
+            "id bigint, name varchar, emailaddress varchar, creditcard varchar, city varchar, state varchar, datetime timestamp, extra varchar",
+        ),
+        (
+            "auction",
+            "id bigint, itemname varchar, description varchar, initialbid bigint, reserve bigint, datetime timestamp, expires timestamp, seller bigint, category bigint, extra varchar",
+        ),
+        (
+            "bid",
+            "auction bigint, bidder bigint, price bigint, channel varchar, url varchar, datetime timestamp, extra varchar",
+        ),
     ];
     for (name, columns) in columns {
         let path = input.join("input").join(format!("{name}.csv"));
@@ -103,7 +115,8 @@ async fn load(weir: &Weir) -> tokio_postgres::Client {
             ),
         )
         .await;
-        run(&client, &format!("CREATE MATERIALIZED VIEW {name}_count AS SELECT count(*) AS n FROM {name}")).await;
+        run(&client, &format!("CREATE MATERIALIZED VIEW {name}_count AS SELECT count(*) AS n FROM {name}"))
+            .await;
     }
     client
 }
@@ -114,7 +127,8 @@ async fn check(parallelism: &str) {
     for query in QUERIES {
         let file = format!("{}/nexmark/{query}.sql", env!("CARGO_MANIFEST_DIR"));
         let sql = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"));
-        run(&client, &format!("CREATE MATERIALIZED VIEW {query} AS {}", sql.trim().trim_end_matches(';'))).await;
+        run(&client, &format!("CREATE MATERIALIZED VIEW {query} AS {}", sql.trim().trim_end_matches(';')))
+            .await;
     }
     for (name, n) in [("bid", "18400"), ("auction", "1200"), ("person", "400")] {
         wait_for(&client, &format!("SELECT n FROM {name}_count"), n).await;
@@ -124,12 +138,19 @@ async fn check(parallelism: &str) {
     let mut wrong = Vec::new();
     for query in QUERIES {
         let expected = expected(&oracle, query);
-        let mut found: Vec<String> =
-            rows(&client, &format!("SELECT * FROM {query}")).await.iter().map(|r| compared(query, r)).collect();
+        let mut found: Vec<String> = rows(&client, &format!("SELECT * FROM {query}"))
+            .await
+            .iter()
+            .map(|r| compared(query, r))
+            .collect();
         found.sort_unstable();
         if found != expected {
             let first = expected.iter().zip(&found).find(|(e, f)| e != f);
-            wrong.push(format!("{query}: {} rows, {} expected; first difference {first:?}", found.len(), expected.len()));
+            wrong.push(format!(
+                "{query}: {} rows, {} expected; first difference {first:?}",
+                found.len(),
+                expected.len()
+            ));
         }
     }
     assert!(wrong.is_empty(), "parallelism {parallelism}:\n{}", wrong.join("\n"));

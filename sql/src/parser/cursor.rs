@@ -179,6 +179,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn query_of(&self, tokens: &[TokenWithSpan]) -> Parse<(Box<Query>, String)> {
         let mut cursor = self.sub(tokens);
         let query = cursor.parse_query().map_err(|e| Fault::Sql(cursor.report(Fault::Parser(e))))?;
+        let query = super::precedence::mend(query);
         cursor.expect_end()?;
         let text = span_of(tokens).map_or("", |span| self.text.slice(span));
         Ok((query, text.to_owned()))

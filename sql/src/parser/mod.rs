@@ -13,6 +13,7 @@ mod create_source;
 mod create_view;
 mod cursor;
 mod options;
+mod precedence;
 pub mod statement;
 mod text;
 
@@ -54,7 +55,7 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>, SqlError> {
 pub fn parse_expr(sql: &str) -> Result<ast::Expr, SqlError> {
     let text = Text::new(sql);
     let mut cursor = Cursor::new(tokens_of(sql, &text)?, &text);
-    let expr = cursor.parse_expr().map_err(Fault::Parser);
+    let expr = cursor.parse_expr().map(precedence::mend).map_err(Fault::Parser);
     expr.and_then(|expr| cursor.expect_end().map(|()| expr)).map_err(|fault| cursor.report(fault))
 }
 
@@ -197,7 +198,7 @@ fn bare(cursor: &Cursor<'_>, statement: Statement) -> Parse<Statement> {
 }
 
 fn query(cursor: &mut Cursor<'_>) -> Parse<Statement> {
-    let query = cursor.parse_query()?;
+    let query = precedence::mend(cursor.parse_query()?);
     cursor.expect_end()?;
     match *query.body {
         ast::SetExpr::Insert(_)
@@ -211,7 +212,7 @@ fn query(cursor: &mut Cursor<'_>) -> Parse<Statement> {
 }
 
 fn dml(cursor: &mut Cursor<'_>) -> Parse<Statement> {
-    let statement = cursor.parse_statement()?;
+    let statement = precedence::mend(cursor.parse_statement()?);
     cursor.expect_end()?;
     match statement {
         ast::Statement::Insert(insert) => Ok(Statement::Insert(Box::new(insert))),
