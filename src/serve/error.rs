@@ -9,6 +9,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use weir_catalog::{ClientError, SqlState};
 use weir_sql::SqlError;
+use weir_sql::functions::error::carried;
 
 /// Why a query failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -110,8 +111,8 @@ impl From<DataFusionError> for ServeError {
             DataFusionError::External(inner) => {
                 if let Some(known) = inner.downcast_ref::<ServeError>() {
                     known.clone()
-                } else if let Some(known) = inner.downcast_ref::<SqlError>() {
-                    Self::of_client_error(known)
+                } else if let Some(known) = carried(inner.as_ref()) {
+                    Self::of_client_error(&known)
                 } else if let Some(arrow) = inner.downcast_ref::<ArrowError>() {
                     of_arrow(arrow)
                 } else {
@@ -147,8 +148,8 @@ fn of_arrow(error: &ArrowError) -> ServeError {
         ArrowError::ExternalError(inner) => {
             if let Some(known) = inner.downcast_ref::<ServeError>() {
                 known.clone()
-            } else if let Some(known) = inner.downcast_ref::<SqlError>() {
-                ServeError::of_client_error(known)
+            } else if let Some(known) = carried(inner.as_ref()) {
+                ServeError::of_client_error(&known)
             } else if let Some(DataFusionError::External(_)) = inner.downcast_ref::<DataFusionError>() {
                 ServeError::new(SqlState::INTERNAL_ERROR, inner.to_string())
             } else {

@@ -48,7 +48,7 @@ fn differs(from: &DataType, to: &Field) -> bool {
         (from, DataType::Utf8) => text::differs(from),
         (from, to) if from.is_integer() && to.is_integer() => from.primitive_width() > to.primitive_width(),
         (from, to) if from.is_floating() => exact(to),
-        (DataType::Decimal128(_, _), to) => exact(to),
+        (DataType::Decimal128(_, _), to) => exact(to) || to.is_floating(),
         (from, to) => from.is_integer() && matches!(to, DataType::Decimal128(_, _)),
     }
 }
@@ -346,6 +346,10 @@ fn decimals(column: &ArrayRef, scale: i8, out: &DataType) -> Result<ArrayRef> {
         };
         let values: PrimitiveArray<Decimal128Type> = values.try_unary(rescaled)?;
         return Ok(Arc::new(values.with_data_type(out.clone())));
+    }
+    if out.is_floating() {
+        let doubles = values.unary::<_, Float64Type>(|v| numeric::to_f64(v, scale));
+        return Ok(arrow::compute::cast(&doubles, out)?);
     }
     to_integers(values.iter().map(|v| Ok(v.and_then(|v| numeric::rescale(v, scale, 0)))), out)
 }

@@ -41,7 +41,8 @@ pub fn sql_error(error: &DataFusionError) -> Option<SqlError> {
     }
 }
 
-fn carried(error: &(dyn std::error::Error + 'static)) -> Option<SqlError> {
+/// The same of an error that another one carries.
+pub fn carried(error: &(dyn std::error::Error + 'static)) -> Option<SqlError> {
     if let Some(SqlFailure(inner)) = error.downcast_ref::<SqlFailure>() {
         return Some(inner.clone());
     }

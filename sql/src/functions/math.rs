@@ -4,12 +4,16 @@
 use super::error::failure;
 use super::numeric::{self, PRECISION};
 use super::operator::decimal_of;
-use super::scalar::{Function, Kernel};
+use super::scalar::{Function, Kernel, no_such};
 use super::type_name;
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray};
 use arrow::compute::kernels::arity;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
 use datafusion_common::{Result, ScalarValue, internal_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use std::sync::Arc;
 use weir_catalog::SqlState;
 
@@ -94,22 +98,89 @@ fn whole_type(data_type: &DataType) -> DataType {
     }
 }
 
-fn round_type(types: &[DataType], values: &[Option<&ScalarValue>]) -> DataType {
+/// With digits that are not constant, numeric keeps the scale it has.
+fn round_type(types: &[DataType], _values: &[Option<&ScalarValue>]) -> DataType {
     match (&types[0], types.len()) {
-        (DataType::Decimal128(p, s), 2) => {
-            let digits = match values.get(1) {
-                Some(Some(value)) => match value.cast_to(&DataType::Int64) {
-                    Ok(ScalarValue::Int64(Some(digits))) => digits,
-                    _ => i64::from(*s),
-                },
-                _ => i64::from(*s),
-            };
+        (DataType::Decimal128(_, s), 2) => digits_type(&types[0], i64::from(*s)),
+        _ => whole_type(&types[0]),
+    }
+}
+
+/// The type of a value of this type cut at so many digits after the point.
+fn digits_type(data_type: &DataType, digits: i64) -> DataType {
+    match data_type {
+        DataType::Decimal128(p, s) => {
             let scale = digits.clamp(0, i64::from(PRECISION) - 1) as i8;
             let whole = i16::from(*p) - i16::from(*s) + 1;
             let precision = (whole + i16::from(scale)).clamp(1, i16::from(PRECISION));
             DataType::Decimal128(precision as u8, scale)
         }
-        _ => whole_type(&types[0]),
+        _ => DataType::Float64,
+    }
+}
+
+/// `round(x, 2)` and `trunc(x, 2)`: constant digits decide the result's type, so they are part of
+/// the function. Other calls as they are.
+pub fn with_constant_digits(call: ScalarFunction) -> Expr {
+    let cut = match (call.func.name(), call.args.as_slice()) {
+        ("round" | "trunc", [_, Expr::Literal(digits, _)]) => match digits.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(Some(digits))) => digits,
+            _ => return Expr::ScalarFunction(call),
+        },
+        _ => return Expr::ScalarFunction(call),
+    };
+    let name = if call.func.name() == "round" { "round" } else { "trunc" };
+    let signature = Signature::user_defined(Volatility::Immutable);
+    let function = ScalarUDF::from(CutAt { name, digits: cut, signature });
+    let value = call.args.into_iter().take(1).collect();
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), value))
+}
+
+/// `round` or `trunc` at constant digits.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CutAt {
+    name: &'static str,
+    digits: i64,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for CutAt {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let args: Vec<String> = args.iter().map(|a| a.schema_name().to_string()).collect();
+        Ok(format!("{}({},{})", self.name, args.join(","), self.digits))
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let coerced = types.first().and_then(|t| coerce_round(&[t.clone(), DataType::Int64]));
+        Ok(coerced.map_or_else(|| types.to_vec(), |t| t[..1].to_vec()))
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types.first().and_then(|t| coerce_round(&[t.clone(), DataType::Int64])) {
+            Some(coerced) => Ok(digits_type(&coerced[0], self.digits)),
+            None => Err(no_such(self.name, &[types, &[DataType::Int32]].concat())),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let output = args.return_field.data_type();
+        let constant = matches!(args.args[0], ColumnarValue::Scalar(_));
+        let value = args.args[0].to_array(if constant { 1 } else { args.number_rows })?;
+        let digits: ArrayRef = Arc::new(Int64Array::from(vec![self.digits; value.len()]));
+        let cut = if self.name == "round" { round } else { trunc };
+        let result = cut(&[value, digits], output)?;
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
+        }
+        Ok(ColumnarValue::Array(result))
     }
 }
 

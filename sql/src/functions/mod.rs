@@ -22,6 +22,7 @@ pub mod retyped;
 pub mod rules;
 pub mod scalar;
 pub mod string;
+pub mod system;
 pub mod table;
 pub mod text;
 mod time_pattern;
@@ -79,6 +80,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .map(scalar::Function::udf)
         .chain(clock::functions())
         .chain(retyped::functions())
+        .chain(system::functions())
         .collect();
     let names: HashSet<String> =
         own.iter().flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()])).collect();

@@ -2,6 +2,7 @@
 
 use super::aggregate::fits;
 use arrow::datatypes::i256;
+use datafusion_common::ScalarValue;
 
 /// The digits that a division, or a product that would have more, keeps after the point.
 pub const SCALE: i8 = 16;
@@ -48,6 +49,34 @@ pub fn divide(a: i128, b: i128, a_scale: i8, b_scale: i8, to: i8) -> Option<i128
     round_wide(numerator, i256::from_i128(b))
 }
 
+/// `1e15` as 1000000000000000: DataFusion reads it as 1 with a negative scale, which SQL has not.
+pub fn without_negative_scale(value: ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::Decimal128(Some(unscaled), _, scale) if scale < 0 => {
+            let whole = scale.checked_neg().and_then(power_of_ten).and_then(|p| unscaled.checked_mul(p));
+            match whole.filter(|v| fits(*v)) {
+                Some(whole) => {
+                    let digits = whole.unsigned_abs().checked_ilog10().map_or(1, |log| log as u8 + 1);
+                    ScalarValue::Decimal128(Some(whole), digits, 0)
+                }
+                None => value,
+            }
+        }
+        other => other,
+    }
+}
+
+/// The nearest double to a decimal.
+pub fn to_f64(unscaled: i128, scale: i8) -> f64 {
+    // Both exact, so the quotient is rounded once; otherwise the digits are read as text.
+    let exact = unscaled.unsigned_abs() < 1 << 53 && (0..=22).contains(&scale);
+    if exact {
+        unscaled as f64 / 10f64.powi(i32::from(scale))
+    } else {
+        format!("{unscaled}e{}", -i32::from(scale)).parse().unwrap_or(f64::NAN)
+    }
+}
+
 fn wide_power(exponent: u32) -> Option<i256> {
     let ten = i256::from_i128(10);
     (0..exponent).try_fold(i256::ONE, |power, _| power.checked_mul(ten))
@@ -75,6 +104,15 @@ mod tests {
         assert_eq!(rescale(1, 0, 38), None);
         assert_eq!(divide_rounded(-1, 3), 0);
         assert_eq!(divide_rounded(2, 3), 1);
+    }
+
+    #[test]
+    fn decimals_become_the_nearest_double() {
+        assert_eq!(to_f64(1, -15), 1e15);
+        assert_eq!(to_f64(-15, 1), -1.5);
+        assert_eq!(to_f64(12_345_678_901_234_567_890, 10), 1234567890.123456789);
+        let literal = ScalarValue::Decimal128(Some(12), 2, -3);
+        assert_eq!(without_negative_scale(literal), ScalarValue::Decimal128(Some(12_000), 5, 0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Rewrites of a bound plan that give operators and casts PostgreSQL's meaning, whoever put them
 //! there: the user, or DataFusion's type coercion.
 
-use super::{cast, interval, operator, string};
+use super::{cast, interval, math, numeric, operator, string};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result};
@@ -11,7 +11,8 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::AnalyzerRule;
 
 /// Before type coercion: arithmetic that was bound as DataFusion's (beside parameters) becomes ours,
-/// intervals are compared by their length, and `SIMILAR TO` gets a pattern that it understands.
+/// intervals are compared by their length, `SIMILAR TO` gets a pattern that it understands, and what
+/// constants say about types is settled.
 #[derive(Debug)]
 pub struct Operators;
 
@@ -23,6 +24,10 @@ impl AnalyzerRule for Operators {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite(plan, |expr, schema| match expr {
             Expr::BinaryExpr(binary) => operator::replaced(interval::comparable(binary, schema), schema),
+            Expr::ScalarFunction(call) => Ok(math::with_constant_digits(call)),
+            Expr::Literal(value, metadata) => {
+                Ok(Expr::Literal(numeric::without_negative_scale(value), metadata))
+            }
             Expr::Negative(inner) => operator::negated(*inner, schema),
             Expr::SimilarTo(like) => Ok(Expr::SimilarTo(string::similar_pattern(like))),
             other => Ok(other),

@@ -12,7 +12,7 @@ use datafusion_common::tree_node::{Transformed, TransformedResult, TreeNode, Tre
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::{Expr, Volatility};
-use datafusion_physical_expr::expressions::{Column, Literal};
+use datafusion_physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use std::sync::Arc;
@@ -104,7 +104,13 @@ pub(super) fn computed(
         return Ok((lowered, field.with_metadata(input.metadata().clone())));
     }
     let data_type = lowered.data_type(&node.schema).map_err(plan_error)?;
-    let (lowered, data_type) = typed(lowered, data_type);
+    let (mut lowered, mut data_type) = typed(lowered, data_type);
+    let declared = field.data_type();
+    if *declared != data_type && *declared != DataType::Null {
+        // What is declared is what readers were promised; folding constants may have told more.
+        lowered = Arc::new(CastExpr::new(lowered, declared.clone(), None));
+        data_type = declared.clone();
+    }
     Ok((lowered, Field::new(field.name(), data_type, true).with_metadata(field.metadata().clone())))
 }
 
