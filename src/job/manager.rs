@@ -7,7 +7,7 @@
 pub use super::committers::DeliveryStatus;
 pub use crate::operators::source::SourceCounts;
 use super::incarnation::{Incarnation, Lasting};
-use super::running::JobSpec;
+use super::running::{JobSpec, fills};
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
 use crate::dml::log::DmlLog;
@@ -366,7 +366,8 @@ async fn fill(
     plan: Option<StreamPlan>,
 ) -> Result<(), JobError> {
     let id = object.id;
-    let fills = plan.is_some();
+    let planned = plan.is_some();
+    let fills = fills(plan.as_ref());
     if let Some(plan) = &plan {
         incarnation.note_fingerprints(id, plan);
     }
@@ -376,12 +377,14 @@ async fn fill(
         .await
         .unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()))
         .map_err(|e| JobError::interrupted(&e))?;
-    if !fills {
+    if !planned {
         return Ok(());
     }
-    incarnation.wait_filled(lasting, id).await?;
     let coordinator = incarnation.running.coordinator();
-    coordinator.send(Message::Filled(id));
+    if fills {
+        incarnation.wait_filled(lasting, id).await?;
+        coordinator.send(Message::Filled(id));
+    }
     coordinator.ask(Message::Checkpoint).await.map_err(|e| JobError::interrupted(&e))?;
     Ok(())
 }

@@ -10,7 +10,7 @@
 use super::committers::Committers;
 use super::incarnation::{Incarnation, Lasting, decide_settings};
 use super::manager::JobError;
-use super::running::{Ground, JobSpec, RestoredState, Running};
+use super::running::{Ground, JobSpec, RestoredState, Running, fills};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Message, Start};
@@ -190,7 +190,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         coordinator_thread: Mutex::new(Some(thread)),
     });
     let specs = specs(lasting, &incarnation, manifest.as_ref())?;
-    let filling = specs.iter().filter(|s| !s.restored && s.plan.is_some()).map(|s| s.object.id).collect();
+    let filling = specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
     let from = RestoredState {
         state: published.state,
         offsets: manifest.map_or_else(HashMap::new, |m| m.offsets.into_iter().collect()),

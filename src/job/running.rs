@@ -242,7 +242,7 @@ impl Running {
         self.enlist(jobs, change, id, assembled, spec.restored.then_some(restored).flatten(), |job| {
             RunningJob { reads, key, errors, ..job }
         })?;
-        change.filling.extend((!spec.restored && spec.plan.is_some()).then_some(id));
+        change.filling.extend((!spec.restored && fills(spec.plan.as_ref())).then_some(id));
         Ok(())
     }
 
@@ -499,6 +499,12 @@ fn edges_to(job: JobId, upstream: &RunningJob, senders: Vec<Vec<Sender>>) -> Vec
         .enumerate()
         .map(|(index, actor)| (*actor, Edge { job, routing: Routing::Hash(upstream.key.clone(), of_actor(index)) }))
         .collect()
+}
+
+/// Whether a job of this plan has a past to catch up with: one that reads nothing (a query that is
+/// known to be empty, VALUES) has none.
+pub fn fills(plan: Option<&StreamPlan>) -> bool {
+    plan.is_some_and(|plan| !reads(&plan.root).is_empty())
 }
 
 /// The relations and sources that a plan reads, with the columns; once for each scan.
