@@ -60,6 +60,7 @@ impl QueryEngine {
         let mut session = SessionConfig::from(options).with_target_partitions(config.query_threads);
         session.options_mut().execution.collect_statistics = false;
         let state = SessionStateBuilder::new()
+            .with_optimizer_rules(weir_sql::binder::optimize::batch_rules())
             .with_config(session)
             .with_analyzer_rules(analyzer_rules())
             .with_query_planner(Arc::new(WindowQueryPlanner))

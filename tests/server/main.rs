@@ -1,6 +1,7 @@
 //! A real server, real clients, real kills: the modules below, in one binary.
 
 mod equivalence;
+mod exactly_once;
 mod harness;
 mod nexmark;
 mod recovery;

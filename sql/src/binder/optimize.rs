@@ -9,7 +9,7 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::{Analyzer, AnalyzerRule};
-use datafusion_optimizer::optimizer::{Optimizer, OptimizerContext};
+use datafusion_optimizer::optimizer::{Optimizer, OptimizerContext, OptimizerRule};
 use std::sync::Arc;
 
 /// DataFusion's settings as binding wants them.
@@ -36,11 +36,15 @@ pub fn optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
         return streaming::optimize(plan, &config());
     }
     let context = OptimizerContext::new_with_config_options(Arc::new(config()));
-    // One DISTINCT aggregate among others as two GROUP BYs: the sum of a sum of integers has another
-    // type in PostgreSQL than the sum itself, so the rewritten plan would not fit.
+    Optimizer::with_rules(batch_rules()).optimize(plan, &context.without_query_execution_start_time(), |_, _| {})
+}
+
+/// The rules for a batch. Left out is one DISTINCT aggregate among others as two GROUP BYs: the sum
+/// of a sum of integers has another type in PostgreSQL than the sum, so the plan would not fit.
+pub fn batch_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
-    Optimizer::with_rules(rules).optimize(plan, &context.without_query_execution_start_time(), |_, _| {})
+    rules
 }
 
 /// [`analyze`], then [`optimize`].
