@@ -132,10 +132,12 @@ async fn run_file(path: &Path, rewrite: bool) -> Result<(), String> {
     let mut runner = Runner::new(|| connect(address));
     let work = async {
         if rewrite {
-            let (validator, normalizer) =
-                (sqllogictest::default_validator, sqllogictest::default_normalizer);
+            let (validator, normalizer) = (sqllogictest::default_validator, sqllogictest::default_normalizer);
             let columns = sqllogictest::default_column_validator;
-            runner.update_test_file(path, " ", validator, normalizer, columns).await.map_err(|e| e.to_string())
+            runner
+                .update_test_file(path, " ", validator, normalizer, columns)
+                .await
+                .map_err(|e| e.to_string())
         } else {
             runner.run_file_async(path).await.map_err(|e| e.display(false).to_string())
         }

@@ -89,7 +89,9 @@ fn fail(what: &str, found: Vec<String>) {
 
 #[test]
 fn every_file_opens_with_what_it_is() {
-    let bare = sources(&["src", "sql/src", "catalog/src", "tests"]).into_iter().filter(|s| !s.text.starts_with("//! "));
+    let bare = sources(&["src", "sql/src", "catalog/src", "tests"])
+        .into_iter()
+        .filter(|s| !s.text.starts_with("//! "));
     fail("files must open with a `//!` paragraph", bare.map(|s| s.path).collect());
 }
 
@@ -117,7 +119,15 @@ fn functions_fit_a_screen() {
         for (number, line) in code(&source.text).lines().enumerate() {
             let indent = line.len() - line.trim_start().len();
             let trimmed = line.trim_start();
-            let starts = ["fn ", "pub fn ", "async fn ", "pub async fn ", "pub(crate) fn ", "pub(super) fn ", "const fn "];
+            let starts = [
+                "fn ",
+                "pub fn ",
+                "async fn ",
+                "pub async fn ",
+                "pub(crate) fn ",
+                "pub(super) fn ",
+                "const fn ",
+            ];
             if open.is_none() && starts.iter().any(|s| trimmed.starts_with(s)) && !trimmed.ends_with(';') {
                 open = Some((number, " ".repeat(indent) + "}"));
             } else if let Some((start, end)) = &open

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// One change to the catalog. Applied to a snapshot it gives the next one.
+#[allow(clippy::large_enum_variant, reason = "changes are few and short-lived")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CatalogChange {
     /// Adds an object. Its id must be [`CatalogSnapshot::next_id`], its name free.

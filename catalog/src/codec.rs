@@ -38,9 +38,10 @@ fn encode<T: serde::Serialize>(value: &T) -> io::Result<Vec<u8>> {
 fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => Ok(serde_json::from_slice(rest)?),
-        Some((version, _)) => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, format!("unknown catalog encoding version {version}")))
-        }
+        Some((version, _)) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("unknown catalog encoding version {version}"),
+        )),
         None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "empty catalog record")),
     }
 }

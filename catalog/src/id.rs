@@ -56,11 +56,7 @@ impl TableId {
 
     /// The object whose job owns this table.
     pub fn object(self) -> ObjectId {
-        if self.is_internal() {
-            ObjectId((self.0 & !Self::INTERNAL) >> 8)
-        } else {
-            ObjectId(self.0)
-        }
+        if self.is_internal() { ObjectId((self.0 & !Self::INTERNAL) >> 8) } else { ObjectId(self.0) }
     }
 }
 

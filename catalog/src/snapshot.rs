@@ -102,7 +102,11 @@ impl CatalogSnapshot {
         Ok(object)
     }
 
-    pub(crate) fn update(&mut self, id: ObjectId, change: impl FnOnce(&mut Object)) -> Result<(), CatalogError> {
+    pub(crate) fn update(
+        &mut self,
+        id: ObjectId,
+        change: impl FnOnce(&mut Object),
+    ) -> Result<(), CatalogError> {
         let mut object = Arc::unwrap_or_clone(self.remove(id)?);
         change(&mut object);
         self.insert(Arc::new(object));
@@ -117,6 +121,10 @@ impl CatalogSnapshot {
     }
 
     pub(crate) fn require_schema(&self, schema: &str) -> Result<(), CatalogError> {
-        if self.schemas.contains(schema) { Ok(()) } else { Err(CatalogError::NoSuchSchema(schema.to_owned())) }
+        if self.schemas.contains(schema) {
+            Ok(())
+        } else {
+            Err(CatalogError::NoSuchSchema(schema.to_owned()))
+        }
     }
 }

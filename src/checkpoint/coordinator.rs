@@ -225,7 +225,10 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Starts the thread; `messages` is the other end of what is sent to it.
-    pub fn spawn(mut start: Start, messages: Receiver<Message>) -> std::io::Result<std::thread::JoinHandle<()>> {
+    pub fn spawn(
+        mut start: Start,
+        messages: Receiver<Message>,
+    ) -> std::io::Result<std::thread::JoinHandle<()>> {
         let now_us = (start.clock)();
         let restart = std::mem::replace(&mut start.restart, Box::new(|_| {}));
         let mut coordinator = Coordinator {
@@ -345,7 +348,11 @@ impl Coordinator {
             epoch,
             previous,
             kind,
-            dml_position: if self.begun { (self.start.dml_position)() } else { self.start.restored_dml_position },
+            dml_position: if self.begun {
+                (self.start.dml_position)()
+            } else {
+                self.start.restored_dml_position
+            },
             now_us: self.now_us,
             mutation: None,
         };

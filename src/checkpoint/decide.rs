@@ -273,7 +273,8 @@ impl Decider {
         let checkpoint = checkpoint_free && (mutate || self.want_checkpoint || checkpoint_due);
         let asked = checkpoint && (mutate || self.want_checkpoint) || self.want_tick;
         // While a job fills, each barrier leaves its backfill time to read the snapshot before it.
-        let since_us = if self.backfilling { self.visible_us.max(self.injected_us) } else { self.injected_us };
+        let since_us =
+            if self.backfilling { self.visible_us.max(self.injected_us) } else { self.injected_us };
         let due = now_us - since_us >= self.settings.barrier_interval_us;
         let idle = !(self.moved || checkpoint || self.backfilling);
         if !asked && (!due || idle) {

@@ -63,7 +63,6 @@ pub struct BackfillReport {
     pub done: bool,
 }
 
-
 /// An actor's acknowledgement of a barrier.
 #[derive(Debug)]
 pub struct ActorReport {

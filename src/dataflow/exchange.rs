@@ -158,8 +158,7 @@ impl Receiver {
             if let Message::Changes(batch) = &message {
                 queue.rows -= batch.num_rows();
                 // A sum that is back at zero rows is zero bytes, whatever slices were counted.
-                queue.bytes =
-                    if queue.rows == 0 { 0 } else { queue.bytes.saturating_sub(batch.memory()) };
+                queue.bytes = if queue.rows == 0 { 0 } else { queue.bytes.saturating_sub(batch.memory()) };
             }
             message
         };

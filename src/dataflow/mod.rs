@@ -8,10 +8,10 @@
 //! Operators are synchronous state machines ([`operator::Operator`]); only the actor loop knows
 //! channels, alignment, timers and errors. A worker is a thread that gives its actors turns.
 
-pub mod dispatch;
 pub mod actor;
 pub mod align;
 pub mod chain;
+pub mod dispatch;
 pub mod exchange;
 pub mod operator;
 pub mod worker;

@@ -191,7 +191,12 @@ pub trait Operator: Send {
     }
 
     /// A change on input `port`.
-    fn on_change(&mut self, port: usize, batch: ChangeBatch, out: &mut Output) -> Result<Progress, OperatorError>;
+    fn on_change(
+        &mut self,
+        port: usize,
+        batch: ChangeBatch,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError>;
 
     /// A watermark on input `port`. By default it ends here; an operator passes it on only where
     /// its output keeps the promise.

@@ -92,12 +92,7 @@ impl Site<'_> {
 
     /// A job of one fragment without inputs: a source or a table. `operators` gives each actor's
     /// operators, leaf first, each feeding the next.
-    pub fn roots(
-        &self,
-        job: JobId,
-        parallelism: usize,
-        operators: Roots<'_>,
-    ) -> Result<Assembled, JobError> {
+    pub fn roots(&self, job: JobId, parallelism: usize, operators: Roots<'_>) -> Result<Assembled, JobError> {
         let mut assembled = Assembled { actors: Vec::new(), outputs: Vec::new(), externals: Vec::new() };
         for index in 0..parallelism {
             let place = self.place(job, index, parallelism);

@@ -39,7 +39,11 @@ pub fn join(
 }
 
 /// A top-n; the last or best row of each group has an operator of its own.
-pub fn top_n(node: &PlanNode, inputs: &[NodeInput], tables: &[TableId]) -> Result<Box<dyn Operator>, JobError> {
+pub fn top_n(
+    node: &PlanNode,
+    inputs: &[NodeInput],
+    tables: &[TableId],
+) -> Result<Box<dyn Operator>, JobError> {
     let PlanOp::TopN { group, order, offset, limit, rank } = &node.op else {
         return Err(JobError::internal("a top-n is built from a top-n node"));
     };
@@ -61,7 +65,8 @@ pub fn top_n(node: &PlanNode, inputs: &[NodeInput], tables: &[TableId]) -> Resul
 /// How many internal tables an aggregate needs.
 pub fn aggregate_tables(node: &PlanNode, calls: &[AggregateCall]) -> Result<usize, JobError> {
     let input = &node.inputs[0];
-    Aggregate::table_count(calls, &input.schema, input.properties.append_only).map_err(JobError::from_operator)
+    Aggregate::table_count(calls, &input.schema, input.properties.append_only)
+        .map_err(JobError::from_operator)
 }
 
 /// A grouped aggregation.

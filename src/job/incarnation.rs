@@ -98,7 +98,8 @@ impl Lasting {
         let last = Epoch(blocks.first_free().0.saturating_sub(1));
         let sink_logs = Arc::new(SinkLogs::new(sub("sinks")?, data_dir.generation()));
         let cache = config.memory_limit / 8;
-        let nothing: Arc<dyn crate::state::store::StateRead> = crate::state::memory::MemoryStore::default().snapshot();
+        let nothing: Arc<dyn crate::state::store::StateRead> =
+            crate::state::memory::MemoryStore::default().snapshot();
         let visible = Visible { epoch: Epoch::ZERO, dml_position: 0, state: nothing };
         let lasting = Arc::new(Lasting {
             rocks: RocksMemory::new(cache, cache / 2),

@@ -5,12 +5,12 @@
 //! [`super::restart`] replaces when it fails.
 
 pub use super::committers::DeliveryStatus;
-pub use crate::operators::source::SourceCounts;
 use super::incarnation::{Incarnation, Lasting};
 use super::running::{JobSpec, fills};
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
 use crate::dml::log::DmlLog;
+pub use crate::operators::source::SourceCounts;
 use crate::stream::Epoch;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -106,7 +106,10 @@ pub struct Database {
 impl Database {
     /// Opens the database in the data directory of `config`, or makes it. Returns when its first
     /// epoch is visible: acknowledged DML is replayed before anything can be read.
-    pub async fn open(config: Arc<crate::config::Config>, binding: Binding) -> Result<Arc<Database>, JobError> {
+    pub async fn open(
+        config: Arc<crate::config::Config>,
+        binding: Binding,
+    ) -> Result<Arc<Database>, JobError> {
         let lasting = tokio::task::spawn_blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
@@ -185,7 +188,9 @@ impl Database {
         let reached = visible.wait_for(|v| v.dml_position >= dml_position);
         match tokio::time::timeout(std::time::Duration::from_secs(60), reached).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(asked.err().unwrap_or_else(|| JobError::internal("a logged change did not become visible"))),
+            _ => Err(asked
+                .err()
+                .unwrap_or_else(|| JobError::internal("a logged change did not become visible"))),
         }
     }
 
@@ -305,7 +310,11 @@ async fn end_jobs(lasting: &Arc<Lasting>, dropped: &[Arc<Object>]) -> Result<(),
     Ok(())
 }
 
-async fn create_object(lasting: &Arc<Lasting>, create: Create, cancel: &CancellationToken) -> Result<(), JobError> {
+async fn create_object(
+    lasting: &Arc<Lasting>,
+    create: Create,
+    cancel: &CancellationToken,
+) -> Result<(), JobError> {
     let Create { mut object, plan, .. } = create;
     let has_job = object.has_job();
     let (object, incarnation) = {
@@ -343,7 +352,11 @@ fn check_inputs(catalog: &CatalogSnapshot, object: &Object) -> Result<(), JobErr
             None => {
                 return Err(JobError::new(
                     SqlState::UNDEFINED_TABLE,
-                    format!("a relation that {} \"{}\" reads does not exist any more", object.kind(), object.name.name),
+                    format!(
+                        "a relation that {} \"{}\" reads does not exist any more",
+                        object.kind(),
+                        object.name.name
+                    ),
                 ));
             }
             Some(read) if read.state == ObjectState::Creating => {

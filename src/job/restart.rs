@@ -177,11 +177,9 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let facts = manifest_facts(lasting, &fingerprints);
     let store = Store::start(apply, coordinator.clone(), storing.clone(), committers.clone(), facts)
         .map_err(|e| JobError::io("start the checkpoint writer", &e))?;
-    let thread = Coordinator::spawn(
-        coordinator_start(lasting, manifest.as_ref(), handles, store, moved)?,
-        messages,
-    )
-    .map_err(|e| JobError::io("start the coordinator", &e))?;
+    let thread =
+        Coordinator::spawn(coordinator_start(lasting, manifest.as_ref(), handles, store, moved)?, messages)
+            .map_err(|e| JobError::io("start the coordinator", &e))?;
     let incarnation = Arc::new(Incarnation {
         running,
         storing,
@@ -190,7 +188,8 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         coordinator_thread: Mutex::new(Some(thread)),
     });
     let specs = specs(lasting, &incarnation, manifest.as_ref())?;
-    let filling = specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
+    let filling =
+        specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
     let from = RestoredState {
         state: published.state,
         offsets: manifest.map_or_else(HashMap::new, |m| m.offsets.into_iter().collect()),
@@ -205,12 +204,16 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
 fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksStore, JobError> {
     let dir = lasting.live_dir().map_err(|e| JobError::io("make the live directory", &e))?;
     let opened = match manifest {
-        Some(manifest) => RocksStore::restore(&lasting.storage.lock().directory(manifest.epoch), &dir, &lasting.rocks),
+        Some(manifest) => {
+            RocksStore::restore(&lasting.storage.lock().directory(manifest.epoch), &dir, &lasting.rocks)
+        }
         None => RocksStore::create(&dir, &lasting.rocks),
     };
     let mut store = opened.map_err(JobError::from_state)?;
     let catalog = lasting.catalog();
-    for job in manifest.iter().flat_map(|m| &m.jobs).map(|j| j.job).filter(|job| catalog.by_id(*job).is_none()) {
+    for job in
+        manifest.iter().flat_map(|m| &m.jobs).map(|j| j.job).filter(|job| catalog.by_id(*job).is_none())
+    {
         drop_object(&mut store, job).map_err(JobError::from_state)?;
     }
     Ok(store)
@@ -227,7 +230,10 @@ fn drop_object(store: &mut RocksStore, object: ObjectId) -> Result<(), crate::st
     Ok(())
 }
 
-fn is_empty(state: &dyn crate::state::store::StateRead, table: TableId) -> Result<bool, crate::state::StateError> {
+fn is_empty(
+    state: &dyn crate::state::store::StateRead,
+    table: TableId,
+) -> Result<bool, crate::state::StateError> {
     let mut empty = true;
     let lower = table.0.to_be_bytes();
     state.scan(&lower, &crate::state::store::prefix_end(&lower), &mut |_, _| {
@@ -352,9 +358,10 @@ fn plan(
 /// Never a misread byte: an operator whose shape changed is named.
 fn mismatch(object: &Object, stored: &[(u32, String)], now: &[(u32, String)]) -> JobError {
     let differs = stored.iter().zip(now).find(|(a, b)| a != b);
-    let which = differs.map_or_else(|| "number of operators".to_owned(), |(a, b)| {
-        format!("operator {}: checkpoint has {}, plan has {}", a.0, a.1, b.1)
-    });
+    let which = differs.map_or_else(
+        || "number of operators".to_owned(),
+        |(a, b)| format!("operator {}: checkpoint has {}, plan has {}", a.0, a.1, b.1),
+    );
     JobError::internal(format!(
         "the state of {} \"{}\" in the checkpoint does not fit its plan ({which})",
         object.kind(),

@@ -276,7 +276,9 @@ impl Running {
                 waker,
                 layouts: self.ground.layouts.clone(),
                 sources: Arc::new(move |source| {
-                    open.get(&source).cloned().ok_or_else(|| JobError::internal("a source is open before it is read"))
+                    open.get(&source)
+                        .cloned()
+                        .ok_or_else(|| JobError::internal("a source is open before it is read"))
                 }),
             }
         };
@@ -314,7 +316,10 @@ impl Running {
                     })) as _])
                 })?;
                 let open = Some((source, shared));
-                self.enlist(jobs, change, *id, assembled, restored, |job| RunningJob { source: open, ..job })?;
+                self.enlist(jobs, change, *id, assembled, restored, |job| RunningJob {
+                    source: open,
+                    ..job
+                })?;
             }
             if let Some((_, shared)) = jobs.get(id).and_then(|j| j.source.as_ref()) {
                 shared.want(columns);
@@ -394,7 +399,8 @@ impl Running {
     /// What was read of each source since its shared reader started.
     pub fn source_counts(&self) -> Vec<(ObjectId, SourceCounts)> {
         let jobs = self.jobs.lock();
-        let shared = jobs.iter().filter_map(|(id, job)| job.source.as_ref().map(|(_, shared)| (*id, shared.counts())));
+        let shared =
+            jobs.iter().filter_map(|(id, job)| job.source.as_ref().map(|(_, shared)| (*id, shared.counts())));
         shared.collect()
     }
 
@@ -441,7 +447,12 @@ impl SiteOf<'_> {
         })
     }
 
-    fn roots(&self, job: JobId, parallelism: usize, operators: super::assemble::Roots<'_>) -> Result<Assembled, JobError> {
+    fn roots(
+        &self,
+        job: JobId,
+        parallelism: usize,
+        operators: super::assemble::Roots<'_>,
+    ) -> Result<Assembled, JobError> {
         self.run(|site| site.roots(job, parallelism, operators))
     }
 
@@ -480,7 +491,10 @@ fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Result<(
         let panicked = || Err(OperatorError::Internal("restoring panicked".to_owned()));
         threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
     });
-    results.into_iter().collect::<Result<(), _>>().map_err(|e| JobError::internal(format!("could not restore: {e}")))
+    results
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .map_err(|e| JobError::internal(format!("could not restore: {e}")))
 }
 
 /// The outputs that the actors of `upstream` gain: to the reading fragment's actors, whose
@@ -497,7 +511,9 @@ fn edges_to(job: JobId, upstream: &RunningJob, senders: Vec<Vec<Sender>>) -> Vec
         .outputs
         .iter()
         .enumerate()
-        .map(|(index, actor)| (*actor, Edge { job, routing: Routing::Hash(upstream.key.clone(), of_actor(index)) }))
+        .map(|(index, actor)| {
+            (*actor, Edge { job, routing: Routing::Hash(upstream.key.clone(), of_actor(index)) })
+        })
         .collect()
 }
 

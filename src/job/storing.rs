@@ -11,9 +11,9 @@ use crate::checkpoint::coordinator::{
 };
 use crate::checkpoint::manifest::{Manifest, ManifestJob};
 use crate::checkpoint::storage::CheckpointStorage;
-use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
 use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
+use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
 use crate::state::store::WriteRun;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
@@ -148,7 +148,13 @@ impl Store {
 }
 
 impl EpochStore for Store {
-    fn submit(&mut self, epoch: Epoch, dml_position: u64, runs: Vec<WriteRun>, contents: Option<CheckpointContents>) {
+    fn submit(
+        &mut self,
+        epoch: Epoch,
+        dml_position: u64,
+        runs: Vec<WriteRun>,
+        contents: Option<CheckpointContents>,
+    ) {
         let begun = contents.as_ref().map(|_| self.storage.lock().begin(epoch));
         let (dir, contents) = match begun.transpose() {
             Ok(dir) => (dir, contents),
@@ -180,7 +186,6 @@ impl EpochStore for Store {
         (self.completed)(contents);
     }
 }
-
 
 fn write_manifests(queue: &mpsc::Receiver<Making>, coordinator: &CoordinatorHandle, facts: &ManifestFacts) {
     while let Ok(Making { contents, applied }) = queue.recv() {

@@ -93,7 +93,8 @@ impl Tails {
     ) -> Result<Box<dyn Operator>, JobError> {
         match &object.body {
             ObjectBody::Sink(sink) => {
-                let log = self.sink_logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+                let log =
+                    self.sink_logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
                 let writer = log.writer(object.id, actor as u32, self.sink_logs.generation);
                 let insertions_only = sink.sink_type == SinkType::AppendOnly && !append_only;
                 Ok(Box::new(SinkWriter::new(writer, insertions_only)))

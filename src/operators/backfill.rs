@@ -88,9 +88,7 @@ impl Backfill {
 
     fn next_vnode(&mut self, mut later: VecDeque<Vnode>) {
         self.position = match later.pop_front() {
-            Some(vnode) => {
-                Position::Scanning { vnode, rest: self.spec.layout.range(vnode, &[]), later }
-            }
+            Some(vnode) => Position::Scanning { vnode, rest: self.spec.layout.range(vnode, &[]), later },
             None => Position::Done,
         };
     }
@@ -107,7 +105,12 @@ impl Operator for Backfill {
         Ok(())
     }
 
-    fn on_change(&mut self, _: usize, batch: ChangeBatch, out: &mut Output) -> Result<Progress, OperatorError> {
+    fn on_change(
+        &mut self,
+        _: usize,
+        batch: ChangeBatch,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
         if matches!(self.position, Position::Done) {
             out.push(self.forward(&batch)?);
         } else {

@@ -18,8 +18,8 @@ pub mod filter;
 mod float_sum;
 mod group_keys;
 pub mod groups;
-pub mod intervals;
 mod interval_sum;
+pub mod intervals;
 pub mod join;
 pub mod join_residual;
 mod join_room;
@@ -46,8 +46,8 @@ pub mod window;
 #[path = "tests/script.rs"]
 pub(crate) mod script;
 
+pub mod backfill;
 pub mod dml;
+pub mod sink;
 pub mod source;
 pub mod source_scan;
-pub mod backfill;
-pub mod sink;

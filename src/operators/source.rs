@@ -5,8 +5,8 @@
 //! below it are dropped here and counted, once, and nobody downstream decides about lateness again.
 
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
-use crate::connectors::source::{DeadLetter, Source, Split, SplitPoll, SplitReader, Waker};
 use crate::connectors::dead_letter;
+use crate::connectors::source::{DeadLetter, Source, Split, SplitPoll, SplitReader, Waker};
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
 use crate::state::table::StateTable;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
@@ -220,9 +220,8 @@ impl SourceReader {
         if let Some(limit) = self.watermark_us
             && arrow::compute::min(&times).is_some_and(|t| t < limit)
         {
-            let keep: BooleanArray = (0..times.len())
-                .map(|i| Some(times.is_null(i) || times.value(i) >= limit))
-                .collect();
+            let keep: BooleanArray =
+                (0..times.len()).map(|i| Some(times.is_null(i) || times.value(i) >= limit)).collect();
             let late = keep.len() - keep.true_count();
             self.spec.shared.late_rows.fetch_add(late as u64, Ordering::Relaxed);
             changes = changes.filter(&keep)?;
@@ -278,8 +277,7 @@ impl Operator for SourceReader {
             if columns != self.columns {
                 self.reopen(columns)?;
             }
-            let positions =
-                self.splits.iter().map(|s| (s.split.clone(), Some(s.reader.offset()))).collect();
+            let positions = self.splits.iter().map(|s| (s.split.clone(), Some(s.reader.offset()))).collect();
             self.spec.shared.positions.lock().insert(self.spec.actor.0, (barrier.epoch, positions));
         }
         Ok(Progress::Done)
@@ -343,9 +341,12 @@ impl Operator for SourceReader {
             let key = |split: &str| OffsetKey { reader: self.spec.id, scan: 0, split: split.to_owned() };
             sealed.offsets.extend(self.splits.iter().map(|s| (key(&s.split.name), s.reader.offset())));
             // Splits that were not listed again (a file that is gone) keep their offsets.
-            sealed.offsets.extend(self.restored.iter().filter(|_| self.spec.actor.0 == 0).map(|(split, offset)| {
-                (key(split), offset.clone())
-            }));
+            sealed.offsets.extend(
+                self.restored
+                    .iter()
+                    .filter(|_| self.spec.actor.0 == 0)
+                    .map(|(split, offset)| (key(split), offset.clone())),
+            );
         }
         Ok(())
     }

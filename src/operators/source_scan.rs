@@ -7,8 +7,8 @@
 //! A source's rows are insertions, so the two need no order between them: each row of the source
 //! comes by exactly one of them. Watermarks are held back until the past has been read.
 
-use crate::checkpoint::participant::Sealed;
 use crate::checkpoint::participant::BackfillReport;
+use crate::checkpoint::participant::Sealed;
 use crate::connectors::source::{Source, SplitPoll, SplitReader, Waker};
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
 use crate::operators::source::SourceShared;
@@ -92,12 +92,22 @@ impl Operator for SourceScan {
         Ok(())
     }
 
-    fn on_change(&mut self, _: usize, batch: ChangeBatch, out: &mut Output) -> Result<Progress, OperatorError> {
+    fn on_change(
+        &mut self,
+        _: usize,
+        batch: ChangeBatch,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
         out.push(batch.with_rows(self.pick(batch.rows())?));
         Ok(Progress::Done)
     }
 
-    fn on_watermark(&mut self, _: usize, mark: Watermark, out: &mut Output) -> Result<Progress, OperatorError> {
+    fn on_watermark(
+        &mut self,
+        _: usize,
+        mark: Watermark,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
         if let Some(column) = self.spec.columns.iter().position(|c| *c == mark.column) {
             self.held_watermark = Some(Watermark { column, time_us: mark.time_us });
             self.pass_watermark(out);

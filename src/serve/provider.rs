@@ -25,12 +25,7 @@ pub struct RelationProvider {
 
 impl RelationProvider {
     /// The rows of the relation `name`, which lie as `layout` says.
-    pub fn new(
-        name: String,
-        layout: RowLayout,
-        visible: Visible,
-        overlay: Option<Arc<OverlayRows>>,
-    ) -> Self {
+    pub fn new(name: String, layout: RowLayout, visible: Visible, overlay: Option<Arc<OverlayRows>>) -> Self {
         Self { name, layout, visible, overlay }
     }
 }

@@ -84,7 +84,10 @@ impl ChangeBatch {
         let rows = filter_record_batch(&self.rows, keep)?;
         let diffs = self.diffs.as_ref().map(|diffs| {
             use arrow::array::Array;
-            (0..keep.len()).filter(|i| keep.is_valid(*i) && keep.value(*i)).map(|i| diffs[i]).collect::<Arc<[i64]>>()
+            (0..keep.len())
+                .filter(|i| keep.is_valid(*i) && keep.value(*i))
+                .map(|i| diffs[i])
+                .collect::<Arc<[i64]>>()
         });
         Ok(Self { rows, diffs })
     }

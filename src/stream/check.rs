@@ -12,7 +12,12 @@ impl EpochOrder {
     /// Takes note of `barrier`. Panics if it does not follow the one before: the stream is
     /// broken then, and the actor's failure leads to recovery from the last checkpoint.
     pub fn check(&mut self, barrier: &Barrier) {
-        assert!(barrier.previous < barrier.epoch, "barrier {:?} does not follow {:?}", barrier.epoch, barrier.previous);
+        assert!(
+            barrier.previous < barrier.epoch,
+            "barrier {:?} does not follow {:?}",
+            barrier.epoch,
+            barrier.previous
+        );
         if let Some(last) = self.last {
             assert_eq!(barrier.previous, last, "barrier {:?} skips epochs", barrier.epoch);
         }

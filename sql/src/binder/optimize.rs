@@ -36,7 +36,11 @@ pub fn optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
         return streaming::optimize(plan, &config());
     }
     let context = OptimizerContext::new_with_config_options(Arc::new(config()));
-    Optimizer::with_rules(batch_rules()).optimize(plan, &context.without_query_execution_start_time(), |_, _| {})
+    Optimizer::with_rules(batch_rules()).optimize(
+        plan,
+        &context.without_query_execution_start_time(),
+        |_, _| {},
+    )
 }
 
 /// The rules for a batch. Left out is one DISTINCT aggregate among others as two GROUP BYs: the sum

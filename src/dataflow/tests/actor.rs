@@ -22,7 +22,12 @@ impl Operator for Twice {
         "twice"
     }
 
-    fn on_change(&mut self, _: usize, batch: ChangeBatch, out: &mut Output) -> Result<Progress, OperatorError> {
+    fn on_change(
+        &mut self,
+        _: usize,
+        batch: ChangeBatch,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
         let rows = batch.column(0).as_primitive::<Int64Type>();
         if rows.values().contains(&13) {
             return Err(OperatorError::Internal("thirteen".into()));
