@@ -164,7 +164,7 @@ impl SettingSpec {
             Kind::Text => Ok(value.to_owned()),
             Kind::Bool => parse_bool(value)
                 .map(|b| if b { "on" } else { "off" }.to_owned())
-                .ok_or_else(|| ConfigError::NotBool { name: self.name }),
+                .ok_or(ConfigError::NotBool { name: self.name }),
             Kind::Duration => parse_duration(value).map(format_duration).ok_or_else(|| {
                 invalid(Some(
                     "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\"."
@@ -251,7 +251,7 @@ pub fn format_duration(duration: Duration) -> String {
     let us = duration.as_micros();
     let units =
         [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms")];
-    match units.iter().find(|(size, _)| us >= *size && us % size == 0) {
+    match units.iter().find(|(size, _)| us >= *size && us.is_multiple_of(*size)) {
         Some((size, unit)) => format!("{}{unit}", us / size),
         None if us == 0 => "0".to_owned(),
         None => format!("{us}us"),
@@ -275,7 +275,7 @@ pub fn parse_bytes(value: &str) -> Option<u64> {
 /// Writes a size in its largest whole unit.
 pub fn format_bytes(bytes: u64) -> String {
     let units = [(1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")];
-    match units.iter().find(|(size, _)| bytes >= *size && bytes % size == 0) {
+    match units.iter().find(|(size, _)| bytes >= *size && bytes.is_multiple_of(*size)) {
         Some((size, unit)) => format!("{}{unit}", bytes / size),
         None => format!("{bytes}B"),
     }

@@ -303,7 +303,9 @@ impl Coordinator {
             }
             Message::Filled(job) => {
                 self.filling.remove(&job);
-                self.start.shown.filling.send_modify(|f| drop(f.remove(&job)));
+                self.start.shown.filling.send_modify(|filling| {
+                    filling.remove(&job);
+                });
                 vec![Event::Backfilling(!self.filling.is_empty())]
             }
             Message::Settings(settings) => {

@@ -101,7 +101,7 @@ impl Actor {
                 }
                 continue;
             }
-            match self.aligner.next() {
+            match self.aligner.take() {
                 Aligned::Changes(input, batch) => {
                     self.shared.moved.store(true, Ordering::Release);
                     self.chain.change(input, batch);
@@ -119,7 +119,7 @@ impl Actor {
 
     fn has_room(&self) -> bool {
         // Every channel is asked, so that each full one knows to signal.
-        self.edges.iter().flat_map(|e| e.routing.senders()).fold(true, |room, s| s.has_room() && room)
+        self.edges.iter().flat_map(|e| e.routing.senders()).filter(|s| !s.has_room()).count() == 0
     }
 
     fn handle(&mut self, effect: Effect) -> Result<(), OperatorError> {

@@ -73,7 +73,7 @@ impl Aligner {
     }
 
     /// The next thing to do, taking the channels in turn.
-    pub fn next(&mut self) -> Aligned {
+    pub fn take(&mut self) -> Aligned {
         for _ in 0..self.channels.len() {
             let index = self.next;
             self.next = (self.next + 1) % self.channels.len();

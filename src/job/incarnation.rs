@@ -8,7 +8,7 @@
 use super::committers::Committers;
 use super::manager::{Binding, JobError};
 use super::running::Running;
-use super::storing::Storing;
+use super::storing::{Fingerprints, Storing};
 use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{Message, Shown, Visible};
 use crate::checkpoint::decide::Settings;
@@ -21,7 +21,6 @@ use crate::state::rocks::RocksMemory;
 use crate::state::store::StateStore;
 use crate::stream::Epoch;
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::Arc;
 use weir_catalog::log::CatalogLog;
 use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState};
@@ -227,7 +226,7 @@ pub struct Incarnation {
     /// The sinks' committers.
     pub committers: Arc<Committers>,
     /// Fingerprints of the stateful operators of each job, for manifests.
-    pub fingerprints: Arc<Mutex<HashMap<JobId, Vec<(u32, String)>>>>,
+    pub fingerprints: Fingerprints,
     /// The coordinator's thread.
     pub coordinator_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }

@@ -269,6 +269,11 @@ impl Database {
         self.lasting.incarnation().map(|i| i.committers.status()).unwrap_or_default()
     }
 
+    /// Bytes of memory that operators hold.
+    pub fn operator_memory(&self) -> usize {
+        self.lasting.incarnation().map_or(0, |i| i.running.memory())
+    }
+
     /// Whether the dataflow runs. While it does not, SELECT shows the last visible epoch.
     pub fn is_ready(&self) -> bool {
         self.lasting.incarnation().is_ok()

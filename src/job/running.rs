@@ -134,11 +134,6 @@ impl Running {
         &self.ground.coordinator
     }
 
-    /// What the coordinator shows.
-    pub fn shown(&self) -> &Arc<Shown> {
-        &self.ground.shown
-    }
-
     /// Adds and removes jobs at one barrier; inputs come before what reads them. Returns the
     /// answer to wait for: the epoch from which the change is visible.
     pub fn change(
@@ -410,7 +405,7 @@ impl Running {
         jobs.iter().map(|(id, job)| (*id, job.errors.load(std::sync::atomic::Ordering::Relaxed))).collect()
     }
 
-    /// Bytes that operators hold.
+    /// Bytes that operators hold, as of the last look.
     pub fn memory(&self) -> usize {
         self.workers.iter().map(Worker::memory).sum()
     }

@@ -24,6 +24,9 @@ const POLL_ROWS_MAX: usize = 4096;
 /// How often a growing source is asked for new splits, microseconds.
 const LIST_INTERVAL_US: i64 = 1_000_000;
 
+/// Splits, and where each was read up to.
+pub type Positions = Vec<(Split, Option<Offset>)>;
+
 /// What the actors of one source share with the jobs that read it.
 #[derive(Default)]
 pub struct SourceShared {
@@ -31,7 +34,7 @@ pub struct SourceShared {
     /// which a job starts or ends; taken up by the source's actors at that barrier.
     wanted: Mutex<BTreeMap<usize, usize>>,
     /// By actor: where its splits were at the last barrier that changed the graph.
-    positions: Mutex<HashMap<usize, (Epoch, Vec<(Split, Option<Offset>)>)>>,
+    positions: Mutex<HashMap<usize, (Epoch, Positions)>>,
     /// Rows dropped because they came below the watermark.
     pub late_rows: AtomicU64,
     /// Rows that could not be decoded.
@@ -81,7 +84,7 @@ impl SourceShared {
     }
 
     /// Where the splits of source actor `actor` were at the barrier of `epoch`.
-    pub fn positions_at(&self, actor: usize, epoch: Epoch) -> Vec<(Split, Option<Offset>)> {
+    pub fn positions_at(&self, actor: usize, epoch: Epoch) -> Positions {
         let positions = self.positions.lock();
         match positions.get(&actor) {
             Some((at, splits)) if *at == epoch => splits.clone(),

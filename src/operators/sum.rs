@@ -16,11 +16,10 @@ use super::float_sum::FloatSums;
 use super::interval_sum::IntervalSums;
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, Int64Array, PrimitiveArray,
+    Array, ArrayRef, AsArray, Decimal128Array, Int64Array, PrimitiveArray,
 };
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalUnit,
+    ArrowPrimitiveType, DataType, Decimal128Type, Int16Type, Int32Type, Int64Type, IntervalUnit,
 };
 use std::collections::HashMap;
 use std::sync::Arc;

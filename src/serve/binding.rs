@@ -11,13 +11,16 @@ use weir_catalog::source::Options;
 use weir_catalog::{CatalogSnapshot, Column};
 use weir_sql::binder::{BindContext, SystemSchemas};
 
+/// Tells the columns that a connector knows by itself, by its name and options.
+pub type KnownColumns = Arc<dyn Fn(&str, &Options) -> Option<Vec<Column>> + Send + Sync>;
+
 /// What the binder may know of connectors, as the registry tells it.
 #[derive(Clone)]
 pub struct Connectors {
     /// The connectors that exist.
     pub specs: Arc<Vec<ConnectorSpec>>,
     /// The columns of a source declared without any, by connector and options.
-    pub columns: Arc<dyn Fn(&str, &Options) -> Option<Vec<Column>> + Send + Sync>,
+    pub columns: KnownColumns,
 }
 
 impl Default for Connectors {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_catalog::{CatalogChange, Object, ObjectId};
 
 /// A bound statement.
+#[allow(clippy::large_enum_variant, reason = "one at a time, moved once")]
 #[derive(Clone, Debug)]
 pub enum Bound {
     /// A SELECT. Its scans are [`crate::binder::context::RelationSource`]s; `serve` gives them rows.
@@ -54,6 +55,9 @@ pub struct Create {
     pub notices: Vec<String>,
 }
 
+/// RETURNING: expressions over a row of the table, and the columns that they give.
+pub type Returning = Vec<(Arc<dyn PhysicalExpr>, Field)>;
+
 /// A change of a table's rows.
 #[derive(Clone, Debug)]
 pub struct Dml {
@@ -65,7 +69,7 @@ pub struct Dml {
     /// delete, all columns. Update: the old row's columns, then the new row's.
     pub input: LogicalPlan,
     /// RETURNING: expressions over the new row (the old one for DELETE).
-    pub returning: Option<Vec<(Arc<dyn PhysicalExpr>, Field)>>,
+    pub returning: Option<Returning>,
 }
 
 /// What a DML statement does.

@@ -199,7 +199,7 @@ fn check_default(
     if matches!(planned, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_)) {
         return Err(SqlError::not_supported("a subquery in a DEFAULT expression"));
     }
-    if datafusion_expr::utils::find_aggregate_exprs([&planned]).first().is_some() {
+    if !datafusion_expr::utils::find_aggregate_exprs([&planned]).is_empty() {
         let message = "aggregate functions are not allowed in DEFAULT expressions";
         return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
     }

@@ -1,5 +1,6 @@
 //! RETURNING: expressions over a written row.
 
+use super::bound::Returning;
 use super::dml::{Target, select_mut};
 use super::{BindContext, query, report};
 use crate::error::SqlError;
@@ -8,7 +9,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::{Expr, LogicalPlan};
-use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion_physical_expr::create_physical_expr;
 use sqlparser::ast::SelectItem;
 use std::sync::Arc;
 use weir_catalog::SqlState;
@@ -19,7 +20,7 @@ pub(super) fn returning(
     items: &[SelectItem],
     context: &BindContext,
     text: &str,
-) -> Result<Vec<(Arc<dyn PhysicalExpr>, Field)>, SqlError> {
+) -> Result<Returning, SqlError> {
     let mut select = target.select()?;
     select_mut(&mut select)?.projection = items.to_vec();
     let plan = query::plan_query(&select, context, text)?.plan;

@@ -110,7 +110,7 @@ mod tests {
     fn decimals_become_the_nearest_double() {
         assert_eq!(to_f64(1, -15), 1e15);
         assert_eq!(to_f64(-15, 1), -1.5);
-        assert_eq!(to_f64(12_345_678_901_234_567_890, 10), 1234567890.123456789);
+        assert_eq!(to_f64(12_345_678_901_234_567_890, 10), 1_234_567_890.123_456_8);
         let literal = ScalarValue::Decimal128(Some(12), 2, -3);
         assert_eq!(without_negative_scale(literal), ScalarValue::Decimal128(Some(12_000), 5, 0));
     }

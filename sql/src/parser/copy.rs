@@ -67,7 +67,7 @@ fn options(cursor: &mut Cursor<'_>) -> Parse<CopyOptions> {
     let (mut delimiter, mut null) = (None, None);
     let _ = cursor.word("WITH");
     let listed = cursor.consume_token(&Token::LParen);
-    while !cursor.at_end() && !(listed && cursor.consume_token(&Token::RParen)) {
+    while !(cursor.at_end() || listed && cursor.consume_token(&Token::RParen)) {
         let Some(name) = cursor.upper() else { return Err(cursor.unexpected()) };
         cursor.advance_token();
         let _ = cursor.word("AS");

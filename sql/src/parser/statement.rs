@@ -20,6 +20,7 @@ pub struct Parsed {
 }
 
 /// What can be said.
+#[allow(missing_docs, reason = "each field is named as in the syntax above its variant")]
 #[derive(Clone, Debug)]
 pub enum Statement {
     /// SELECT, VALUES, TABLE, WITH … SELECT.

@@ -192,7 +192,7 @@ impl Lowering<'_> {
                 None => rest.push(conjunct.clone()),
             }
         }
-        let asked = rest.iter().flat_map(|e| e.column_refs()).any(|c| names_rank(c));
+        let asked = rest.iter().flat_map(|e| e.column_refs()).any(names_rank);
         // Columns are left out at the end only.
         let last = schema.fields().len() - 1;
         let movable = (0..last).all(|i| !below.is_rank(i));

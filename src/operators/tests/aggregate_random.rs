@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_sql::plan::AggregateFunction::{self, Avg, BoolAnd, BoolOr, Count, Max, Min, Sum};
+use weir_sql::plan::AggregateFunction::{Avg, BoolAnd, BoolOr, Count, Max, Min, Sum};
 
 type Row = Vec<Option<String>>;
 

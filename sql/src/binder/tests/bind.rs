@@ -37,11 +37,14 @@ fn select_gets_postgres_names_and_types() {
     }
 }
 
+/// Statement, SQLSTATE, message, position, hint.
+type Case = (&'static str, &'static str, &'static str, Option<usize>, Option<&'static str>);
+
 #[test]
 fn unknown_names_are_said_with_position_and_hint() {
     let mut db = Db::new();
     db.run("create table auction (id int, seller int)");
-    let cases: &[(&str, &str, &str, Option<usize>, Option<&str>)] = &[
+    let cases: &[Case] = &[
         (
             "select selle from auction",
             "42703",
