@@ -15,9 +15,7 @@ use super::expr::ErrorCounter;
 use super::float_sum::FloatSums;
 use super::interval_sum::IntervalSums;
 use crate::dataflow::operator::OperatorError;
-use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Int64Array, PrimitiveArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, PrimitiveArray};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Int16Type, Int32Type, Int64Type, IntervalUnit,
 };

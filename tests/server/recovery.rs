@@ -57,3 +57,82 @@ async fn a_nexmark_view_counts_every_event_once_through_kills() {
     wait_for(&client, "SELECT n FROM totals", "92000").await;
     assert_eq!(value(&client, "SELECT total FROM totals").await, before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clean_end_keeps_everything_and_another_parallelism_reads_it() {
+    let mut weir = Weir::with(&["--parallelism", "2"], &[]).await;
+    let client = weir.connect().await;
+    run(
+        &client,
+        "CREATE TABLE t (id int PRIMARY KEY, k int, v numeric(10,2));
+         CREATE TABLE u (k int, name varchar);
+         INSERT INTO t SELECT i, i % 7, i / 4.0 FROM generate_series(1, 500) AS g(i);
+         INSERT INTO u SELECT i % 9, 'n' || i FROM generate_series(1, 30) AS g(i);
+         CREATE MATERIALIZED VIEW j AS SELECT t.id, u.name FROM t LEFT JOIN u ON t.k = u.k;
+         CREATE MATERIALIZED VIEW a AS SELECT k, count(*) AS n, max(v) AS m, count(DISTINCT v) AS d FROM t GROUP BY k;
+         CREATE MATERIALIZED VIEW b AS SELECT * FROM t ORDER BY v DESC, id LIMIT 5;
+         CREATE MATERIALIZED VIEW c AS SELECT sum(n) AS n FROM a",
+    )
+    .await;
+    let views = [
+        "SELECT * FROM j ORDER BY 1, 2",
+        "SELECT * FROM a ORDER BY 1",
+        "SELECT * FROM b ORDER BY 1",
+        "SELECT * FROM c",
+    ];
+    for parallelism in ["4", "1", "3"] {
+        let client = weir.connect().await;
+        run(&client, "DELETE FROM t WHERE id % 50 = 3; UPDATE t SET k = k + 1 WHERE id % 40 = 7").await;
+        let mut before = Vec::new();
+        for view in views {
+            before.push(rows(&client, view).await);
+        }
+        assert!(weir.terminate().await.success(), "a clean end:\n{}", weir.log());
+        weir.set_options(&["--parallelism", parallelism]);
+        weir.begin(&[]);
+        weir.wait_ready().await;
+        let client = weir.connect().await;
+        for (view, before) in views.iter().zip(&before) {
+            assert_eq!(rows(&client, view).await, *before, "{view} at parallelism {parallelism}");
+        }
+        run(&client, &format!("INSERT INTO t VALUES (100{parallelism}, 3, 999)")).await;
+        let batch = "SELECT k, count(*), max(v), count(DISTINCT v) FROM t GROUP BY k ORDER BY 1";
+        assert_eq!(rows(&client, views[1]).await, rows(&client, batch).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_whose_creation_was_cut_off_leaves_nothing() {
+    let mut weir = Weir::start().await;
+    let client = weir.connect().await;
+    run(&client, "CREATE TABLE t (id int PRIMARY KEY)").await;
+    weir.kill();
+    weir.begin(&[("WEIR_FAILPOINT", "create.logged=kill")]);
+    weir.wait_ready().await;
+    let create = "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t";
+    assert!(weir.connect().await.batch_execute(create).await.is_err(), "the server dies");
+    weir.wait_ended().await;
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    let client = weir.connect().await;
+    assert!(client.batch_execute("SELECT * FROM v").await.is_err(), "it was not acknowledged");
+    run(&client, create).await;
+    run(&client, "INSERT INTO t VALUES (1)").await;
+    assert_eq!(value(&client, "SELECT n FROM v").await, "1");
+    run(&client, "DROP TABLE t CASCADE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_expression_or_query_never_stops_the_server() {
+    let weir = Weir::start().await;
+    let client = weir.connect().await;
+    run(&client, "CREATE TABLE t (id int PRIMARY KEY, v int)").await;
+    run(&client, "CREATE MATERIALIZED VIEW q AS SELECT id, 10 / v AS x FROM t").await;
+    run(&client, "INSERT INTO t VALUES (1, 2), (2, 0), (3, NULL)").await;
+    assert_eq!(rows(&client, "SELECT * FROM q ORDER BY id").await, [["1", "5"], ["2", "\\N"], ["3", "\\N"]]);
+    let error =
+        client.batch_execute("SELECT 10 / v FROM t").await.expect_err("an error is an error in SELECT");
+    assert_eq!(error.code().map(|c| c.code()), Some("22012"));
+    run(&client, "RECOVER").await;
+    assert_eq!(value(&client, "SELECT count(*) FROM q").await, "3");
+}

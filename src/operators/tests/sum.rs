@@ -1,6 +1,7 @@
 //! Sums and averages: exact, retractable, at their limits.
 
 use super::*;
+use arrow::array::Float64Array;
 
 fn sums(data_type: DataType) -> (Box<dyn Accumulator>, ErrorCounter) {
     let errors = ErrorCounter::default();
