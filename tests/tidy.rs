@@ -19,7 +19,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("operators", &["dataflow", "dml", "connectors", "checkpoint", "state", "stream"]),
     ("job", &["operators", "dataflow", "connectors", "dml", "checkpoint", "state", "stream"]),
     ("serve", &["job", "connectors", "checkpoint", "dml", "state", "stream"]),
-    ("session", &["serve", "job", "connectors", "dml", "checkpoint", "state", "stream"]),
+    ("session", &["serve", "job", "connectors", "formats", "dml", "checkpoint", "state", "stream"]),
     ("wire", &["session", "serve", "job", "stream"]),
 ];
 

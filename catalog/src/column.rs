@@ -22,9 +22,23 @@ pub struct Column {
 /// The columns that identify a row: ordinals into the relation's columns, in key order.
 pub type Key = Vec<usize>;
 
+/// The metadata key of a field whose SQL type its Arrow type does not tell.
+pub const TYPE_KEY: &str = "weir.type";
+
+impl Column {
+    /// The Arrow field: text that is `jsonb` or `uuid` says so in its metadata.
+    pub fn field(&self) -> Field {
+        let field = Field::new(&self.name, self.data_type.clone(), self.nullable);
+        match self.sql_type.as_str() {
+            marker @ ("jsonb" | "uuid") if self.data_type == DataType::Utf8 => {
+                field.with_metadata([(TYPE_KEY.to_owned(), marker.to_owned())].into())
+            }
+            _ => field,
+        }
+    }
+}
+
 /// The Arrow schema of `columns`.
 pub fn arrow_schema(columns: &[Column]) -> SchemaRef {
-    Arc::new(Schema::new(
-        columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect::<Vec<_>>(),
-    ))
+    Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()))
 }

@@ -95,6 +95,16 @@ pub fn write_text(array: &dyn Array, row: usize, out: &mut BytesMut) {
         DataType::Float64 => {
             write_float(&FloatText::of_f64(array.as_primitive::<Float64Type>().value(row)), out)
         }
+        // A bare numeric has no scale of its own: its values show as many digits as they have.
+        DataType::Decimal128(38, 10) => {
+            let start = out.len();
+            write_decimal(&array.as_primitive::<Decimal128Type>().value(row).to_string(), 10, out);
+            let zeros = out[start..].iter().rev().take_while(|digit| **digit == b'0').count();
+            out.truncate(out.len() - zeros);
+            if out.last() == Some(&b'.') {
+                out.truncate(out.len() - 1);
+            }
+        }
         DataType::Decimal128(_, scale) => {
             write_decimal(&array.as_primitive::<Decimal128Type>().value(row).to_string(), *scale, out);
         }

@@ -12,17 +12,19 @@ use super::SessionError;
 use super::current::CurrentRows;
 use super::rows::internal;
 use super::text::to_text;
+use crate::serve::ServeError;
 use crate::state::key::EncodedKeys;
 use crate::state::table::TableLayout;
 use crate::stream::ChangeBatch;
 use crate::stream::builder::consolidate;
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_catalog::relation::OnConflict;
 use weir_catalog::{Column, Object, ObjectBody, ObjectId, ObjectName, SqlState};
+use weir_sql::functions::cast::cast_column;
 
 /// The table that a statement writes.
 #[derive(Clone, Debug)]
@@ -73,6 +75,34 @@ impl Target {
         self.layout.keys(rows)
     }
 
+    /// The rows as their columns' declared types store them: jsonb and uuid in their normal form;
+    /// text that is too long for a `varchar(n)` is refused.
+    pub fn stored(&self, rows: RecordBatch) -> Result<RecordBatch, SessionError> {
+        let mut arrays = rows.columns().to_vec();
+        for (column, array) in self.columns.iter().zip(&mut arrays) {
+            if column.data_type != DataType::Utf8 {
+                continue;
+            }
+            if matches!(column.sql_type.as_str(), "jsonb" | "uuid") {
+                *array = cast_column(array, &column.field()).map_err(ServeError::from)?;
+            } else if let Some(most) = length_of(&column.sql_type) {
+                let too_long = |text: &str| text.trim_end_matches(' ').chars().count() > most;
+                if array.as_string::<i32>().iter().flatten().any(too_long) {
+                    let message = format!("value too long for type {}", column.sql_type);
+                    return Err(
+                        SessionError::new(SqlState("22001"), message).of_column(&self.name, &column.name)
+                    );
+                }
+            }
+        }
+        RecordBatch::try_new_with_options(
+            rows.schema(),
+            arrays,
+            &RecordBatchOptions::new().with_row_count(Some(rows.num_rows())),
+        )
+        .map_err(internal)
+    }
+
     /// Refuses NULL where the table has none.
     fn check_not_null(&self, rows: &RecordBatch) -> Result<(), SessionError> {
         for (ordinal, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
@@ -113,6 +143,7 @@ impl Target {
         current: &CurrentRows,
         on_conflict: OnConflict,
     ) -> Result<Changes, SessionError> {
+        let rows = self.stored(rows)?;
         self.check_not_null(&rows)?;
         if !self.is_keyed() {
             return Ok(Changes { batch: ChangeBatch::insertions(rows.clone()), returned: rows });
@@ -145,6 +176,7 @@ impl Target {
         new: RecordBatch,
         current: &CurrentRows,
     ) -> Result<Changes, SessionError> {
+        let new = self.stored(new)?;
         let (old, new) = if self.is_keyed() {
             // A row that a join found several partners for is updated once, as in PostgreSQL.
             let once = self.first_of_each_key(&old);
@@ -224,6 +256,12 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// The `n` of `character varying(n)`.
+fn length_of(sql_type: &str) -> Option<usize> {
+    let (_, length) = sql_type.strip_prefix("character")?.split_once('(')?;
+    length.strip_suffix(')')?.parse().ok()
 }
 
 /// The keys with their rows.

@@ -1,15 +1,20 @@
-//! COPY: a query's rows for lines that go out; for lines that come in an INSERT of their values as
-//! text, so that casts, defaults and checks are INSERT's own. All lines are one transaction.
+//! COPY: a query's rows for lines that go out; lines that come in as rows of an INSERT. All lines
+//! of a COPY are one transaction.
+//!
+//! Values are read column by column, as casts from text read them; columns that lines don't have
+//! get their defaults.
 
+use super::input::parse_column;
 use super::prepared::Plan;
 use super::rows::internal;
 use super::transaction::Input;
 use super::{Outcome, Session, SessionError};
-use arrow::array::RecordBatch;
-use std::fmt::Write;
+use arrow::array::{ArrayRef, RecordBatch, StringArray, new_null_array};
+use arrow::compute::concat_batches;
 use std::sync::Arc;
+use weir_catalog::column::arrow_schema;
 use weir_catalog::name::quote_identifier;
-use weir_catalog::{ObjectName, SqlState};
+use weir_catalog::{Column, ObjectName, SqlState};
 use weir_sql::binder::Dml;
 use weir_sql::parser::statement::{Copy, CopyOptions, CopyWhat};
 
@@ -20,11 +25,10 @@ pub struct CopyIn {
     /// The columns that each line has.
     pub columns: Vec<String>,
 
-    /// `INSERT INTO t (a, b) VALUES`.
-    insert: String,
+    /// The INSERT that it is.
+    dml: Arc<Dml>,
+    table: Vec<Column>,
     alone: bool,
-    /// The INSERT, from the first chunk on.
-    dml: Option<Arc<Dml>>,
     rows: Vec<RecordBatch>,
     bytes: usize,
 }
@@ -34,48 +38,58 @@ impl Session {
     pub(super) async fn copy(&mut self, copy: &Copy, alone: bool) -> Result<Outcome, SessionError> {
         match &copy.what {
             CopyWhat::Out { query } => {
-                let parsed = self.parse(query)?.pop().ok_or_else(|| internal("COPY of nothing"))?;
-                let prepared = self.prepare(parsed, Vec::new())?;
-                let (Plan::Query(plan), Some(schema)) = (prepared.plan, prepared.columns) else {
+                let Plan::Query(plan) = self.plan_text(query)? else {
                     return Err(internal("the query of a COPY was bound to something else"));
                 };
+                let schema = Arc::clone(plan.schema().inner());
                 match self.select(plan, schema, &[]).await? {
                     Outcome::Rows(rows) => Ok(Outcome::CopyOut(rows, copy.options.clone())),
                     _ => Err(internal("a SELECT gave no rows")),
                 }
             }
-            CopyWhat::In { relation, columns } => {
-                let columns = self.copied_columns(relation, columns)?;
-                let schema = match relation.schema.as_str() {
-                    "" => String::new(),
-                    schema => format!("{}.", quote_identifier(schema)),
-                };
-                let list: Vec<String> = columns.iter().map(|column| quote_identifier(column)).collect();
-                let name = quote_identifier(&relation.name);
-                Ok(Outcome::CopyIn(Box::new(CopyIn {
-                    options: copy.options.clone(),
-                    insert: format!("INSERT INTO {schema}{name} ({}) VALUES ", list.join(", ")),
-                    columns,
-                    alone,
-                    dml: None,
-                    rows: Vec::new(),
-                    bytes: 0,
-                })))
-            }
+            CopyWhat::In { relation, columns } => self.start_copy_in(copy, relation, columns, alone),
         }
     }
 
-    /// The columns that lines have: as written, else the table's.
-    fn copied_columns(&self, relation: &ObjectName, columns: &[String]) -> Result<Vec<String>, SessionError> {
-        if !columns.is_empty() {
-            return Ok(columns.to_vec());
-        }
+    /// Binds an INSERT of one row of NULLs: it tells the table, and what is wrong with the columns.
+    fn start_copy_in(
+        &self,
+        copy: &Copy,
+        relation: &ObjectName,
+        columns: &[String],
+        alone: bool,
+    ) -> Result<Outcome, SessionError> {
         let context = self.bind_context(Vec::new());
         let object = context.resolve(relation).ok_or_else(|| {
             let message = format!("relation \"{}\" does not exist", relation.name);
             SessionError::new(SqlState::UNDEFINED_TABLE, message)
         })?;
-        Ok(object.columns().iter().map(|column| column.name.clone()).collect())
+        let columns = match columns {
+            [] => object.columns().iter().map(|column| column.name.clone()).collect(),
+            some => some.to_vec(),
+        };
+        let quoted: Vec<String> = columns.iter().map(|column| quote_identifier(column)).collect();
+        let nulls = vec!["NULL"; columns.len()].join(", ");
+        let (schema, name) = (quote_identifier(&object.name.schema), quote_identifier(&object.name.name));
+        let insert = format!("INSERT INTO {schema}.{name} ({}) VALUES ({nulls})", quoted.join(", "));
+        let Plan::Dml(dml) = self.plan_text(&insert)? else {
+            return Err(internal("an INSERT was bound to something else"));
+        };
+        Ok(Outcome::CopyIn(Box::new(CopyIn {
+            options: copy.options.clone(),
+            columns,
+            dml,
+            table: object.columns().to_vec(),
+            alone,
+            rows: Vec::new(),
+            bytes: 0,
+        })))
+    }
+
+    /// Plans a statement of our own making, or a part of the client's: positions mean nothing.
+    fn plan_text(&self, sql: &str) -> Result<Plan, SessionError> {
+        let parsed = self.parse(sql)?.pop().ok_or_else(|| internal("a statement parsed to nothing"))?;
+        Ok(self.prepare(parsed, Vec::new()).map_err(SessionError::without_position)?.plan)
     }
 
     /// Takes lines' values, as many in each line as there are columns; `None` is NULL.
@@ -84,42 +98,58 @@ impl Session {
         copy: &mut CopyIn,
         lines: &[Vec<Option<String>>],
     ) -> Result<(), SessionError> {
-        let mut sql = copy.insert.clone();
-        for (i, line) in lines.iter().enumerate() {
-            sql.push_str(if i == 0 { "(" } else { ", (" });
-            for (j, value) in line.iter().enumerate() {
-                let comma = if j == 0 { "" } else { ", " };
-                // Writing to a String fails never.
-                let _ = match value {
-                    Some(text) => write!(sql, "{comma}'{}'", text.replace('\'', "''")),
-                    None => write!(sql, "{comma}NULL"),
-                };
+        let schema = arrow_schema(
+            &copy.table.iter().map(|c| Column { nullable: true, ..c.clone() }).collect::<Vec<_>>(),
+        );
+        let mut arrays: Vec<Option<ArrayRef>> = vec![None; copy.table.len()];
+        let mut missing = Vec::new();
+        for (ordinal, column) in copy.table.iter().enumerate() {
+            match copy.columns.iter().position(|name| *name == column.name) {
+                Some(place) => {
+                    let texts: StringArray = lines.iter().map(|line| line[place].as_deref()).collect();
+                    arrays[ordinal] = Some(parse_column(&column.field(), texts)?);
+                }
+                None if column.default.is_some() => missing.push((ordinal, column)),
+                None => arrays[ordinal] = Some(new_null_array(&column.data_type, lines.len())),
             }
-            sql.push(')');
         }
-        let parsed = self.parse(&sql)?.pop().ok_or_else(|| internal("an INSERT parsed to nothing"))?;
-        // Its position is in a text that the client has never seen.
-        let Plan::Dml(dml) = self.prepare(parsed, Vec::new()).map_err(SessionError::without_position)?.plan
-        else {
-            return Err(internal("an INSERT was bound to something else"));
-        };
-        let rows = self.collect(dml.input.clone(), &[], None).await?;
-        copy.bytes += rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        if !missing.is_empty() {
+            let defaults = self.defaults(&missing, lines.len()).await?;
+            for ((ordinal, _), array) in missing.iter().zip(defaults.columns()) {
+                arrays[*ordinal] = Some(Arc::clone(array));
+            }
+        }
+        let rows = RecordBatch::try_new(schema, arrays.into_iter().flatten().collect()).map_err(internal)?;
+        copy.bytes += rows.get_array_memory_size();
         let bytes_max = self.settings.query_memory(&self.database_settings());
         if copy.bytes > bytes_max {
             return Err(SessionError::new(SqlState::OUT_OF_MEMORY, "out of memory")
                 .detail(format!("The lines of one COPY take more than {bytes_max} bytes."))
                 .hint("Copy in several pieces, or raise query.memory_limit."));
         }
-        copy.rows.extend(rows);
-        copy.dml = Some(dml);
+        copy.rows.push(rows);
         Ok(())
+    }
+
+    /// The defaults of columns, each evaluated `rows` times.
+    async fn defaults(&self, columns: &[(usize, &Column)], rows: usize) -> Result<RecordBatch, SessionError> {
+        let expression = |(_, column): &(usize, &Column)| {
+            format!("({})::{}", column.default.as_deref().unwrap_or("NULL"), column.sql_type)
+        };
+        let list: Vec<String> = columns.iter().map(expression).collect();
+        let values = vec!["(1)"; rows].join(", ");
+        let select = format!("SELECT {} FROM (VALUES {values}) AS line (n)", list.join(", "));
+        let Plan::Query(plan) = self.plan_text(&select)? else {
+            return Err(internal("a SELECT was bound to something else"));
+        };
+        let schema = Arc::clone(plan.schema().inner());
+        let batches = self.collect(plan, &[], None).await?;
+        concat_batches(&schema, &batches).map_err(internal)
     }
 
     /// All lines are here: writes them. Returns the command tag.
     pub async fn copy_done(&mut self, copy: CopyIn) -> Result<String, SessionError> {
-        let Some(dml) = copy.dml else { return Ok("COPY 0".to_owned()) };
-        let changes = self.write(&dml, Input::Rows(copy.rows), copy.alone).await?;
+        let changes = self.write(&copy.dml, Input::Rows(copy.rows), copy.alone).await?;
         Ok(format!("COPY {}", changes.returned.num_rows()))
     }
 }

@@ -273,3 +273,16 @@ fn internal(panic: &(dyn Any + Send)) -> SessionError {
     tracing::error!(panic = text, "statement panicked");
     SessionError::internal()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_its_statement() {
+        let error = guard::<()>(async { panic!("a secret") }).await.unwrap_err();
+        assert_eq!((error.fault().state.0, error.to_string().as_str()), ("XX000", "internal error"));
+        let error = guard_now::<()>(|| panic!("{}", "another")).unwrap_err();
+        assert_eq!(error.to_string(), "internal error");
+    }
+}

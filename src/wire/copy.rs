@@ -19,7 +19,7 @@ use weir_catalog::SqlState;
 use weir_sql::parser::statement::CopyOptions;
 
 /// So many lines are given to the session at once.
-const CHUNK_LINES: usize = 512;
+const CHUNK_LINES: usize = 4096;
 
 impl Connection {
     /// Sends rows as lines; returns the command tag.

@@ -62,7 +62,3 @@ pub async fn serve_connections(
         tracing::warn!(connections = sessions.connections(), "connections left open at shutdown");
     }
 }
-
-#[cfg(test)]
-#[path = "tests/connection.rs"]
-mod tests;

@@ -4,4 +4,5 @@ mod equivalence;
 mod exactly_once;
 mod harness;
 mod nexmark;
+mod protocol;
 mod recovery;

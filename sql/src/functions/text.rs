@@ -15,20 +15,24 @@ use arrow::datatypes::{
 use arrow::util::display::array_value_to_string;
 use std::fmt::Write;
 
+/// What `numeric` without a scale is: its values show as many digits as they have.
+const BARE_NUMERIC: DataType = DataType::Decimal128(38, 10);
+
 /// Whether PostgreSQL prints values of this type otherwise than Arrow does.
 pub fn differs(data_type: &DataType) -> bool {
-    !matches!(
-        data_type,
-        DataType::Boolean
-            | DataType::Int8
-            | DataType::Int16
-            | DataType::Int32
-            | DataType::Int64
-            | DataType::UInt64
-            | DataType::Decimal128(_, _)
-            | DataType::Utf8
-            | DataType::Null
-    )
+    *data_type == BARE_NUMERIC
+        || !matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::Int8
+                | DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
+                | DataType::UInt64
+                | DataType::Decimal128(_, _)
+                | DataType::Utf8
+                | DataType::Null
+        )
 }
 
 /// Appends the text of a value that is not NULL.
@@ -40,6 +44,11 @@ pub fn write_text(array: &dyn Array, row: usize, out: &mut String) {
         }
         DataType::Float64 => {
             write_float(&FloatText::of_f64(array.as_primitive::<Float64Type>().value(row)), out)
+        }
+        bare if *bare == BARE_NUMERIC => {
+            if let Ok(text) = array_value_to_string(array, row) {
+                out.push_str(text.trim_end_matches('0').trim_end_matches('.'));
+            }
         }
         DataType::Binary => write_bytea(array.as_binary::<i32>().value(row), out),
         DataType::Date32 => {

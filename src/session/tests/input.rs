@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::session::text::to_text;
-use arrow::datatypes::{IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 
 fn field(data_type: DataType) -> Field {
     Field::new("a", data_type, true)

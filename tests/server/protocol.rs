@@ -1,53 +1,36 @@
-//! A real client against a whole server in this process: what the protocol promises.
+//! Real clients against a whole server in this process: what the protocol promises.
 
-use super::serve_connections;
-use crate::config::Config;
-use crate::connectors::registry;
-use crate::job::manager::Database;
-use crate::serve::{Binding, Connectors, ServeContext, SessionInfo};
-use crate::session::SessionManager;
+use crate::harness::words;
 use futures::{SinkExt, StreamExt, TryStreamExt};
-use std::sync::Arc;
+use std::process::Command;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio_postgres::{AsyncMessage, Client, Error, NoTls, SimpleQueryMessage};
-use tokio_util::sync::CancellationToken;
+use weir::config::Config;
+use weir::server::{RunningServer, Server as Weir};
 
 struct Server {
+    running: RunningServer,
     _dir: tempfile::TempDir,
-    port: u16,
-    shutdown: CancellationToken,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-    }
 }
 
 impl Server {
     async fn start() -> Server {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("data").display().to_string();
-        let settings = [("data_dir", path.as_str()), ("parallelism", "1"), ("memory.limit", "512MB")];
-        let config = Arc::new(Config::new(settings).expect("settings"));
-        let connectors =
-            Connectors { specs: Arc::new(registry::specs()), columns: Arc::new(registry::connector_columns) };
-        let binding = Binding::new(Arc::clone(&config), connectors.clone());
-        let replan = Arc::new(move |catalog| binding.context(catalog, &SessionInfo::default()));
-        let db = Database::open(Arc::clone(&config), replan).await.expect("opens");
-        let serve = ServeContext::new(db, config).expect("starts").with_connectors(connectors);
-        let manager = SessionManager::new(Arc::new(serve));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("bound").port();
-        let shutdown = CancellationToken::new();
-        tokio::spawn(serve_connections(listener, manager, shutdown.clone()));
-        Server { _dir: dir, port, shutdown }
+        let settings = [
+            ("data_dir", path.as_str()),
+            ("listen", "127.0.0.1:0"),
+            ("http", "127.0.0.1:0"),
+            ("parallelism", "1"),
+            ("memory.limit", "512MB"),
+        ];
+        let running = Weir::start(Config::new(settings).expect("settings")).await.expect("starts");
+        Server { running, _dir: dir }
     }
 
     fn config(&self) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(self.port).user("root").dbname("dev");
+        config.host("127.0.0.1").port(self.running.addr.port()).user("root").dbname("dev");
         config
     }
 
@@ -59,7 +42,7 @@ impl Server {
 }
 
 async fn rows(client: &Client, sql: &str) -> Vec<String> {
-    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {}", told(&e)));
+    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {}", words(&e)));
     let text = |row: &tokio_postgres::SimpleQueryRow| {
         (0..row.len()).map(|i| row.get(i).unwrap_or("NULL")).collect::<Vec<_>>().join(",")
     };
@@ -70,7 +53,7 @@ async fn rows(client: &Client, sql: &str) -> Vec<String> {
 }
 
 async fn run(client: &Client, sql: &str) {
-    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {}", told(&e)));
+    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {}", words(&e)));
 }
 
 fn told(error: &Error) -> String {
@@ -361,8 +344,55 @@ async fn statements_are_prepared_by_sql_too() {
     assert!(refused(&client, "SHOW nonsense").await.starts_with("42704"));
 }
 
-#[tokio::test]
-async fn a_panic_is_an_error_of_its_statement() {
-    let error = super::connection::guard::<()>(async { panic!("a secret") }).await.unwrap_err();
-    assert_eq!((error.fault().state.0, error.to_string().as_str()), ("XX000", "internal error"));
+#[tokio::test(flavor = "multi_thread")]
+async fn declared_types_are_kept_and_told() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    run(
+        &client,
+        "CREATE TABLE t (id int PRIMARY KEY, j jsonb, u uuid, v varchar(3), n numeric, d numeric(10,2))",
+    )
+    .await;
+    let row = "(1, '{\"b\":1,  \"a\":[1,2]}', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', 'abc', 1.50, 1.5)";
+    run(&client, &format!("INSERT INTO t VALUES {row}")).await;
+    let types: Vec<String> = client
+        .prepare("SELECT * FROM t")
+        .await
+        .unwrap()
+        .columns()
+        .iter()
+        .map(|column| column.type_().name().to_owned())
+        .collect();
+    assert_eq!(types, ["int4", "jsonb", "uuid", "text", "numeric", "numeric"]);
+    let row = client.query_one("SELECT j, u FROM t", &[]).await.unwrap();
+    assert_eq!(row.get::<_, serde_json::Value>(0), serde_json::json!({"a": [1, 2], "b": 1}));
+    assert_eq!(row.get::<_, uuid::Uuid>(1).to_string(), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11");
+    assert_eq!(rows(&client, "SELECT n, d, n::text FROM t").await, ["1.5,1.50,1.5"]);
+    let one = client.query_one("SELECT $1::jsonb", &[&serde_json::json!([1])]).await.unwrap();
+    assert_eq!(one.get::<_, serde_json::Value>(0), serde_json::json!([1]));
+    let long = refused(&client, "UPDATE t SET v = 'abcd'").await;
+    assert_eq!(long, "22001: value too long for type character varying(3)");
+    assert!(refused(&client, "INSERT INTO t (id, j) VALUES (2, '{')").await.starts_with("22P02"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_finds_its_way() {
+    let server = Server::start().await;
+    let port = server.running.addr.port().to_string();
+    let psql = |input: &'static str| {
+        let mut command = Command::new("psql");
+        command.args(["-X", "-h", "127.0.0.1", "-p", &port, "-U", "root", "-d", "dev", "-c", input]);
+        tokio::task::spawn_blocking(move || {
+            let output = command.output().expect("psql is installed");
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+        })
+    };
+    psql("CREATE TABLE t (id int PRIMARY KEY, name text NOT NULL DEFAULT 'x')").await.unwrap();
+    let described = psql("\\d t").await.unwrap();
+    for part in ["Table \"public.t\"", "id     | integer", "not null", "'x'", "\"t_pkey\" PRIMARY KEY"] {
+        assert!(described.contains(part), "{part} in {described}");
+    }
+    assert!(psql("\\dt").await.unwrap().contains("public | t    | table"));
+    let error = psql("SELECT nme FROM t").await.unwrap();
+    assert!(error.contains("LINE 1: SELECT nme FROM t") && error.contains("HINT:"), "{error}");
 }
