@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   alone     lock ─ newest rows ─ changes ─ append (fsync) ─ unlock ─ acknowledged
+//!             (an INSERT without a key takes no lock: nothing can be in its way)
 //!   in block          newest rows ─ changes ─ kept │ COMMIT: lock ─ checked again ─ append ─ unlock
 //! ```
 //! Once the append has begun it is not cancelled: nobody could tell whether it happened.
@@ -45,7 +46,13 @@ impl Session {
     ) -> Result<Changes, SessionError> {
         if alone && matches!(self.transaction, Transaction::Idle) {
             let db = self.db().clone();
-            let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
+            let guard = match self.is_unchecked(dml)? {
+                // Rows that can't be in anybody's way: many sessions' share an fsync.
+                true => None,
+                false => {
+                    Some(self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?)
+                }
+            };
             let changes = self.compute(dml, &input, &[]).await?;
             self.append(vec![(dml.table, changes.batch.clone())]).await?;
             drop(guard);
@@ -68,6 +75,11 @@ impl Session {
             });
         }
         Ok(changes)
+    }
+
+    /// Whether the statement's rows depend on no other row of the table: an INSERT without a key.
+    fn is_unchecked(&self, dml: &Dml) -> Result<bool, SessionError> {
+        Ok(matches!(dml.kind, DmlKind::Insert(_)) && !self.target(dml.table)?.is_keyed())
     }
 
     /// What the statement changes, over what is logged and `own`.
