@@ -17,7 +17,9 @@ use crate::formats::decode::{BadRecord, Decoder};
 use crate::formats::json::JsonDecoder;
 use crate::formats::parquet::{ParquetBatch, ParquetRows};
 use arrow::array::RecordBatch;
+use parking_lot::Mutex;
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 use tracing::warn;
@@ -130,6 +132,9 @@ pub struct FilesSource {
     on_error: OnError,
     encode: Encode,
     columns: Vec<Column>,
+
+    /// Files found so far: later ones come behind, so that each keeps its place.
+    listed: Mutex<Vec<Split>>,
 }
 
 impl FilesSource {
@@ -156,6 +161,7 @@ impl FilesSource {
             on_error: read.on_error,
             encode: encode_of(declared)?,
             columns: declared.columns.clone(),
+            listed: Mutex::default(),
         };
         // So that a column of a type that can't be decoded is refused now.
         let all: Vec<usize> = (0..opened.columns.len()).collect();
@@ -209,21 +215,25 @@ impl Source for FilesSource {
             require_literal_leading_dot: true,
         };
         let paths = glob::glob_with(&self.pattern, options).map_err(|e| SourceError(e.to_string()))?;
-        let mut splits = Vec::new();
+        let mut found = Vec::new();
         for path in paths {
             let path =
                 path.map_err(|e| SourceError(format!("could not list {}: {}", self.pattern, e.error())))?;
             // Markers of file sinks are no data.
             let is_marker = path.parent().and_then(Path::file_name).is_some_and(|name| name == "_weir");
             if path.is_file() && !is_marker {
-                splits.push(Split { name: path.to_string_lossy().into_owned() });
+                found.push(Split { name: path.to_string_lossy().into_owned() });
             }
         }
-        if splits.is_empty() && !self.follow {
+        if found.is_empty() && !self.follow {
             warn!(path = self.pattern, "no file matches");
         }
-        splits.sort();
-        Ok(splits)
+        found.sort();
+        let mut listed = self.listed.lock();
+        let known: HashSet<&str> = listed.iter().map(|split| split.name.as_str()).collect();
+        found.retain(|split| !known.contains(split.name.as_str()));
+        listed.append(&mut found);
+        Ok(listed.clone())
     }
 
     fn grows(&self) -> bool {

@@ -138,6 +138,14 @@ fn a_followed_file_is_read_on() {
     file.write_all(b"4}\n").unwrap();
     assert_eq!(drain(&mut *reader, 10), (vec![4], vec![]));
     assert_eq!(reader.offset().0, std::fs::metadata(&path).unwrap().len().to_string());
+    // Another file takes no other's place, and one that is gone leaves its own.
+    write(&dir.path().join("0.json"), "", Compression::None);
+    let names = |splits: Vec<Split>| -> Vec<char> {
+        splits.iter().filter_map(|s| s.name.chars().nth_back(5)).collect()
+    };
+    assert_eq!(names(source.splits().unwrap()), ['a', '0']);
+    std::fs::remove_file(dir.path().join("0.json")).unwrap();
+    assert_eq!(names(source.splits().unwrap()), ['a', '0']);
     let deep = FilesSource::open(&declared(&dir.path().join("**/*.json"), "JSON", &[], &[])).unwrap();
     assert_eq!(deep.splits().unwrap(), splits);
 }
