@@ -1,13 +1,14 @@
 //! Assignment casts: what PostgreSQL lets a value become when it is written into a column.
 
 use super::literals::{is_unknown, retype};
-use super::types::type_name;
+use super::types::{TYPE_KEY, type_name};
 use super::{query, report};
 use crate::error::SqlError;
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::{Column as DfColumn, DFSchema, ScalarValue};
 use datafusion_expr::expr::{Cast, Placeholder};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection};
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_catalog::{Column, SqlState};
 
@@ -42,6 +43,23 @@ pub(super) fn assigned(expr: Expr, schema: &DFSchema, name: &str, to: &DataType)
     } else {
         Err(mismatch(name, to, &from))
     }
+}
+
+/// `expr` as the value that `column` stores: [`assigned`], in the normal form of its type. A text that
+/// is longer than a `varchar(n)` is refused.
+pub(super) fn stored(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
+    let expr = assigned(expr, schema, &column.name, &column.data_type)?;
+    let sized = column.sql_type.starts_with("character varying(");
+    if !sized && !matches!(column.sql_type.as_str(), "jsonb" | "uuid") {
+        return Ok(expr);
+    }
+    let (_, from) = expr.to_field(schema).map_err(|error| report::sql_error(error, None))?;
+    if from.metadata().get(TYPE_KEY).is_some_and(|known| *known == column.sql_type) {
+        return Ok(expr);
+    }
+    let marker = HashMap::from([(TYPE_KEY.to_owned(), column.sql_type.clone())]);
+    let field = Field::new("", column.data_type.clone(), true).with_metadata(marker);
+    Ok(Expr::Cast(Cast::new_from_field(Box::new(expr), Arc::new(field))))
 }
 
 /// `column "a" is of type integer but expression is of type text`.
@@ -91,7 +109,7 @@ pub(super) fn assign_columns(
     for (ordinal, column) in targets {
         let (qualifier, field) = &fields[*ordinal];
         let expr = std::mem::take(&mut exprs[*ordinal]).unalias();
-        let expr = assigned(expr, input.schema(), &column.name, &column.data_type)?;
+        let expr = stored(expr, input.schema(), column)?;
         exprs[*ordinal] = expr.alias_qualified(qualifier.clone(), field.name());
     }
     query::project(Arc::unwrap_or_clone(input), exprs)

@@ -6,7 +6,7 @@
 //!   DELETE   SELECT all columns FROM t WHERE …
 //! ```
 
-use super::assign::{assign_columns, assigned, null_of};
+use super::assign::{assign_columns, null_of, stored};
 use super::names::plain;
 use super::returning::returning;
 use super::{BindContext, Dml, DmlKind, at, query, report};
@@ -221,7 +221,7 @@ fn values(
             }
             let column = &target.table.columns[*ordinal];
             exprs[*ordinal] = query::plan_expr(expr, &empty, context, Some(text))
-                .and_then(|expr_| assigned(expr_, &empty, &column.name, &column.data_type))
+                .and_then(|expr_| stored(expr_, &empty, column))
                 .map_err(|e| if e.position.is_none() { at(e, text, expr.span()) } else { e })?;
         }
         planned.push(exprs);
@@ -269,7 +269,7 @@ fn defaults(target: &Target<'_>, context: &BindContext) -> Result<Vec<Expr>, Sql
     let default = |column: &Column| match &column.default {
         Some(text) => {
             let planned = query::plan_expr(&parse_expr(text)?, &empty, context, None)?;
-            assigned(planned, &empty, &column.name, &column.data_type)
+            stored(planned, &empty, column)
         }
         None => Ok(null_of(&column.data_type)),
     };

@@ -130,7 +130,8 @@ fn object_of<'a>(
     match context.resolve(name) {
         Some(object) if object.kind() == kind => Ok(object),
         Some(object) => Err(names::not_a(object, kind, verb)),
-        None => Err(names::kind_not_found(context, kind, name)),
+        None if verb == "DROP" => Err(names::kind_not_found(context, kind, name)),
+        None => Err(names::not_found(context, &names::plain(name), &name.name)),
     }
 }
 

@@ -49,9 +49,13 @@ pub(super) fn not_found(context: &BindContext, written: &str, name: &str) -> Sql
     with_nearest(context, name, &[], format!("relation \"{written}\" does not exist"))
 }
 
-/// `table "x" does not exist`, as DROP and ALTER say it, with the nearest name of that kind.
+/// `table "x" does not exist`, as DROP says it, with the nearest name of that kind.
 pub(super) fn kind_not_found(context: &BindContext, kind: ObjectKind, name: &ObjectName) -> SqlError {
-    with_nearest(context, &name.name, &[kind], missing(kind, name))
+    let mut error = with_nearest(context, &name.name, &[kind], missing(kind, name));
+    if kind == ObjectKind::Index {
+        error.state = SqlState::UNDEFINED_OBJECT;
+    }
+    error
 }
 
 /// `table "x" does not exist`.

@@ -123,6 +123,9 @@ fn plan_error(message: &str) -> SqlError {
     if first.contains("Aggregate functions are not allowed in the WHERE") {
         return SqlError::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE");
     }
+    if let Some(refused) = refused_place(first) {
+        return refused;
+    }
     if let Some(call) = between(message, "argument types '", "'")
         && !call.is_empty()
     {
@@ -164,6 +167,37 @@ fn plan_error(message: &str) -> SqlError {
         return SqlError::new(SqlState::DATATYPE_MISMATCH, tidy(message));
     }
     SqlError::new(SqlState("42000"), tidy(message))
+}
+
+/// What may not stand where it does: too many columns, a position that is none, a call within a call.
+fn refused_place(first: &str) -> Option<SqlError> {
+    let begins = |prefix: &str| first.to_lowercase().starts_with(prefix);
+    if begins("too many columns! the subquery") {
+        return Some(SqlError::new(SqlState::SYNTAX_ERROR, "subquery must return only one column"));
+    }
+    if begins("order by column out of bounds") {
+        let position = between(first, "specified: ", ",").unwrap_or_default();
+        let message = format!("ORDER BY position {position} is not in select list");
+        return Some(SqlError::new(SqlState("42P10"), message));
+    }
+    if begins("for select distinct, order by expressions") {
+        let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        return Some(SqlError::new(SqlState("42P10"), message));
+    }
+    if begins("aggregate function calls cannot be nested") {
+        return Some(SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
+    }
+    if begins("cannot create filter with non-boolean predicate") {
+        let returned = first.rsplit("returning ").next().unwrap_or_default();
+        let message = format!("argument of WHERE must be type boolean, not type {}", sql_name(returned));
+        return Some(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    if begins("unary operator 'not' requires a boolean") {
+        let given = first.rsplit("got ").next().unwrap_or_default();
+        let message = format!("argument of NOT must be type boolean, not type {}", sql_name(given));
+        return Some(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    None
 }
 
 fn grouping_error(message: &str) -> SqlError {

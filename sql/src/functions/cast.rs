@@ -218,9 +218,25 @@ fn marked_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
     let values = match to.metadata().get(TYPE_KEY).map(String::as_str) {
         Some("uuid") => parsed(texts, to, parse::uuid)?,
         Some("jsonb") => parsed(texts, to, |t| json::normalized(t).ok_or(ParseError::Syntax))?,
-        _ => return Ok(Arc::new(texts.clone())),
+        Some(sized) => return held_to_length(texts, sized),
+        None => return Ok(Arc::new(texts.clone())),
     };
     Ok(Arc::new(values.into_iter().collect::<StringArray>()))
+}
+
+/// Texts as a column of type `character varying(n)` takes them: too long is an error, unless only
+/// spaces are too many.
+fn held_to_length(texts: &StringArray, to: &str) -> Result<ArrayRef> {
+    let Some(length) = to.strip_suffix(')').and_then(|t| t.rsplit('(').next()?.parse::<usize>().ok()) else {
+        return Ok(Arc::new(texts.clone()));
+    };
+    let held = |text: &str| match text.char_indices().nth(length) {
+        None => Ok(text.to_owned()),
+        Some((at, _)) if text[at..].trim_matches(' ').is_empty() => Ok(text[..at].to_owned()),
+        Some(_) => Err(failure(SqlState("22001"), format!("value too long for type {to}"))),
+    };
+    let values: Result<StringArray> = texts.iter().map(|text| text.map(held).transpose()).collect();
+    Ok(Arc::new(values?))
 }
 
 fn from_text_to_list(texts: &StringArray, to: &Field, item: &FieldRef) -> Result<ArrayRef> {
