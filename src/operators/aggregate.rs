@@ -456,3 +456,7 @@ mod random_tests;
 #[cfg(test)]
 #[path = "tests/aggregate_cold.rs"]
 mod cold_tests;
+
+#[cfg(test)]
+#[path = "tests/aggregate_speed.rs"]
+mod speed_tests;

@@ -115,12 +115,12 @@ impl Distinct {
         self.entries.find_or_insert(&keys, keys[0].len(), &mut lookup)?;
         self.counts.resize(self.entries.slots() * self.filters.len(), 0);
         self.listed.resize(self.entries.slots(), false);
-        for filter in 0..self.filters.len() {
-            let mask = self.filters[filter].map(|mask| &masks[mask]);
-            for (index, entry) in lookup.groups.iter().enumerate() {
-                let row = rows.as_ref().map_or(index, |rows| rows[index] as usize);
-                if mask.is_none_or(|mask| mask.value(row)) {
-                    self.add(filter, *entry, groups[row], row, diffs.map_or(1, |d| d[row]));
+        for (index, entry) in lookup.groups.iter().enumerate() {
+            let row = rows.as_ref().map_or(index, |rows| rows[index] as usize);
+            let diff = diffs.map_or(1, |d| d[row]);
+            for filter in 0..self.filters.len() {
+                if self.filters[filter].is_none_or(|mask| masks[mask].value(row)) {
+                    self.add(filter, *entry, groups[row], row, diff);
                 }
             }
         }
