@@ -12,6 +12,7 @@ usage: bench/nexmark.py --weir PATH [--events N] [--queries q0,q1] [--inputs csv
 import argparse, json, os, re, signal, socket, statistics, subprocess, sys, tempfile, time, urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
 TABLES = ("person", "auction", "bid")
 COLUMNS = {
     "person": "id bigint, name varchar, emailaddress varchar, creditcard varchar, city varchar, state varchar, datetime timestamp, extra varchar",
@@ -57,9 +58,9 @@ class Server:
         return done.stdout.strip()
 
     def rows_read(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics", timeout=10) as answer:
+        with DIRECT.open(f"http://127.0.0.1:{self.http}/metrics", timeout=10) as answer:
             text = answer.read().decode()
-        return sum(float(v) for v in re.findall(r"^weir_source_rows_total\{[^}]*\} (\S+)", text, re.M))
+        return sum(float(v) for v in re.findall(r"^weir_connectors_source_rows_total\{[^}]*\} (\S+)", text, re.M))
 
     def cpu_seconds(self):
         fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
