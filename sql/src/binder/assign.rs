@@ -1,76 +1,87 @@
 //! Assignment casts: what PostgreSQL lets a value become when it is written into a column.
 
 use super::literals::{is_unknown, retype};
-use super::types::{TYPE_KEY, type_name};
 use super::{query, report};
 use crate::error::SqlError;
-use arrow::datatypes::{DataType, Field};
+use crate::functions::type_name;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Column as DfColumn, DFSchema, ScalarValue};
 use datafusion_expr::expr::{Cast, Placeholder};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection};
 use std::collections::HashMap;
 use std::sync::Arc;
+use weir_catalog::column::{TYPE_KEY, arrow_schema};
 use weir_catalog::{Column, SqlState};
 
-/// NULL of a type.
-pub(super) fn null_of(data_type: &DataType) -> Expr {
-    cast(Expr::Literal(ScalarValue::Null, None), data_type)
+/// NULL of a column's type.
+pub(super) fn null_of(column: &Column) -> Expr {
+    cast(Expr::Literal(ScalarValue::Null, None), &field_of(column))
 }
 
-fn cast(expr: Expr, to: &DataType) -> Expr {
-    Expr::Cast(Cast::new(Box::new(expr), to.clone()))
+fn cast(expr: Expr, to: &FieldRef) -> Expr {
+    Expr::Cast(Cast::new_from_field(Box::new(expr), Arc::clone(to)))
 }
 
-/// `expr` over `schema` as a value of column `name` of type `to`: cast if PostgreSQL would.
-pub(super) fn assigned(expr: Expr, schema: &DFSchema, name: &str, to: &DataType) -> Result<Expr, SqlError> {
-    let expr = retype(expr, schema).map_err(|error| report::sql_error(error, None))?;
-    match expr {
-        Expr::Placeholder(Placeholder { id, field: None }) => {
-            let field = Some(Arc::new(Field::new("", to.clone(), true)));
-            return Ok(Expr::Placeholder(Placeholder { id, field }));
-        }
-        Expr::Literal(ScalarValue::Null, _) => return Ok(null_of(to)),
-        _ => {}
-    }
-    if is_unknown(&expr) {
-        return Ok(if *to == DataType::Utf8 { expr } else { cast(expr, to) });
-    }
-    let from = expr.get_type(schema).map_err(|error| report::sql_error(error, None))?;
-    if from == *to {
-        Ok(expr)
-    } else if assignable(&from, to) {
-        Ok(cast(expr, to))
-    } else {
-        Err(mismatch(name, to, &from))
-    }
-}
-
-/// `expr` as the value that `column` stores: [`assigned`], in the normal form of its type. A text that
-/// is longer than a `varchar(n)` is refused.
-pub(super) fn stored(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
-    let expr = assigned(expr, schema, &column.name, &column.data_type)?;
-    let sized = column.sql_type.starts_with("character varying(");
-    if !sized && !matches!(column.sql_type.as_str(), "jsonb" | "uuid") {
-        return Ok(expr);
-    }
-    let (_, from) = expr.to_field(schema).map_err(|error| report::sql_error(error, None))?;
-    if from.metadata().get(TYPE_KEY).is_some_and(|known| *known == column.sql_type) {
-        return Ok(expr);
+/// `expr` over `schema` as a value of `column`: cast if PostgreSQL would, in the normal form of its
+/// type, no longer than declared.
+pub(super) fn assigned(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
+    let value = typed(expr, schema, column)?;
+    if !column.sql_type.starts_with("character varying(") {
+        return Ok(value);
     }
     let marker = HashMap::from([(TYPE_KEY.to_owned(), column.sql_type.clone())]);
     let field = Field::new("", column.data_type.clone(), true).with_metadata(marker);
-    Ok(Expr::Cast(Cast::new_from_field(Box::new(expr), Arc::new(field))))
+    Ok(Expr::Cast(Cast::new_from_field(Box::new(value), Arc::new(field))))
+}
+
+fn typed(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
+    let reported = |error| report::sql_error(error, None);
+    let expr = retype(expr, schema).map_err(reported)?;
+    let to = field_of(column);
+    let marked = to.metadata().get(TYPE_KEY);
+    match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            return Ok(Expr::Placeholder(Placeholder { id, field: Some(to) }));
+        }
+        Expr::Literal(ScalarValue::Null, _) => return Ok(cast(expr, &to)),
+        _ => {}
+    }
+    if is_unknown(&expr) {
+        return Ok(if *to.data_type() == DataType::Utf8 && marked.is_none() {
+            expr
+        } else {
+            cast(expr, &to)
+        });
+    }
+    let from = expr.to_field(schema).map_err(reported)?.1;
+    let same_mark = from.metadata().get(TYPE_KEY) == marked;
+    if from.data_type() == to.data_type() && (same_mark || marked.is_none()) {
+        Ok(expr)
+    } else if assignable(from.data_type(), to.data_type())
+        && (marked.is_none() || *from.data_type() == DataType::Null)
+    {
+        Ok(cast(expr, &to))
+    } else {
+        Err(mismatch(column, &from))
+    }
+}
+
+/// A nullable field of the column's type, marked where Arrow's does not tell it.
+fn field_of(column: &Column) -> FieldRef {
+    let schema = arrow_schema(std::slice::from_ref(column));
+    Arc::new(schema.field(0).clone().with_name("").with_nullable(true))
 }
 
 /// `column "a" is of type integer but expression is of type text`.
-fn mismatch(name: &str, to: &DataType, from: &DataType) -> SqlError {
+fn mismatch(column: &Column, from: &Field) -> SqlError {
+    let to = column.sql_type.split('(').next().unwrap_or_default();
+    let from = match from.metadata().get(TYPE_KEY) {
+        Some(marker) => marker.clone(),
+        None => type_name(from.data_type()),
+    };
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,
-        format!(
-            "column \"{name}\" is of type {} but expression is of type {}",
-            type_name(to),
-            type_name(from)
-        ),
+        format!("column \"{}\" is of type {to} but expression is of type {from}", column.name),
     )
     .hint("You will need to rewrite or cast the expression.")
 }
@@ -109,7 +120,7 @@ pub(super) fn assign_columns(
     for (ordinal, column) in targets {
         let (qualifier, field) = &fields[*ordinal];
         let expr = std::mem::take(&mut exprs[*ordinal]).unalias();
-        let expr = stored(expr, input.schema(), column)?;
+        let expr = assigned(expr, input.schema(), column)?;
         exprs[*ordinal] = expr.alias_qualified(qualifier.clone(), field.name());
     }
     query::project(Arc::unwrap_or_clone(input), exprs)

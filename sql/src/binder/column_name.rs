@@ -131,7 +131,7 @@ fn column_name(expr: &Expr) -> Option<(String, u8)> {
 fn short_type_name(data_type: &ast::DataType) -> String {
     let long =
         super::types::sql_type_name(data_type).unwrap_or_else(|_| data_type.to_string().to_lowercase());
-    let name = long.split('(').next().unwrap_or_default().trim();
+    let name = long.split(['(', '[']).next().unwrap_or_default().trim();
     match name {
         "smallint" => "int2",
         "integer" => "int4",

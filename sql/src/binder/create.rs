@@ -5,6 +5,7 @@ use super::options::{check_format, check_options, invalid, take_connector};
 use super::types::{sql_type_name, sql_type_to_arrow};
 use super::{BindContext, Bound, Create, at, query};
 use crate::error::SqlError;
+use crate::parser::Text;
 use crate::parser::statement::{ColumnDef, CreateRelation};
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion_common::{DFSchema, ScalarValue};
@@ -168,34 +169,30 @@ fn columns(declared: &[ColumnDef], context: &BindContext, text: &str) -> Result<
             let message = format!("column \"{}\" specified more than once", column.name);
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let data_type = sql_type_to_arrow(&column.data_type)?;
-        if let Some(default) = &column.default {
-            check_default(column, default, &data_type, context).map_err(|e| at(e, text, default.span()))?;
-        }
-        columns.push(Column {
+        let made = Column {
             name: column.name.clone(),
-            data_type,
+            data_type: sql_type_to_arrow(&column.data_type)?,
             sql_type: sql_type_name(&column.data_type)?,
             nullable: !column.not_null,
             default: column.default.as_ref().map(ToString::to_string),
-        });
+        };
+        if let Some(default) = &column.default {
+            check_default(&made, default, context).map_err(|e| at(e, &Text::new(text), default.span()))?;
+        }
+        columns.push(made);
     }
     Ok(columns)
 }
 
 /// A default reads no column and no table, and can be assigned to its column.
-fn check_default(
-    column: &ColumnDef,
-    default: &ast::Expr,
-    data_type: &DataType,
-    context: &BindContext,
-) -> Result<(), SqlError> {
-    let planned = query::plan_expr(default, &DFSchema::empty(), context, None).map_err(|error| {
-        if error.state == SqlState::UNDEFINED_COLUMN {
-            return SqlError::not_supported("a column reference in a DEFAULT expression");
-        }
-        error
-    })?;
+fn check_default(column: &Column, default: &ast::Expr, context: &BindContext) -> Result<(), SqlError> {
+    let planned =
+        query::ExprPlanner::new(context).plan(default, &DFSchema::empty(), None).map_err(|error| {
+            if error.state == SqlState::UNDEFINED_COLUMN {
+                return SqlError::not_supported("a column reference in a DEFAULT expression");
+            }
+            error
+        })?;
     if matches!(planned, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_)) {
         return Err(SqlError::not_supported("a subquery in a DEFAULT expression"));
     }
@@ -203,7 +200,7 @@ fn check_default(
         let message = "aggregate functions are not allowed in DEFAULT expressions";
         return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
     }
-    super::assign::assigned(planned, &DFSchema::empty(), &column.name, data_type)?;
+    super::assign::assigned(planned, &DFSchema::empty(), column)?;
     Ok(())
 }
 
@@ -270,12 +267,12 @@ fn watermark(
     let delay = match expr {
         e if is_column(e) => 0,
         ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Minus, right } if is_column(left) => {
-            delay_us(right, context).map_err(|e| at(e, text, right.span()))?
+            delay_us(right, context).map_err(|e| at(e, &Text::new(text), right.span()))?
         }
         other => {
             let error = SqlError::not_supported(format_args!("WATERMARK FOR {name} AS {other}"))
                 .hint(format!("Write WATERMARK FOR {name} AS {name} - INTERVAL '5 seconds'."));
-            return Err(at(error, text, other.span()));
+            return Err(at(error, &Text::new(text), other.span()));
         }
     };
     Ok(WatermarkSpec { column, delay_us: delay })
@@ -285,7 +282,7 @@ fn watermark(
 fn delay_us(expr: &ast::Expr, context: &BindContext) -> Result<i64, SqlError> {
     let interval = DataType::Interval(IntervalUnit::MonthDayNano);
     let constant = || invalid("the delay of a watermark must be a constant interval");
-    let planned = query::plan_expr(expr, &DFSchema::empty(), context, None)?;
+    let planned = query::ExprPlanner::new(context).plan(expr, &DFSchema::empty(), None)?;
     let value = match planned {
         Expr::Literal(value, _) => value,
         Expr::Cast(cast) => match *cast.expr {

@@ -6,12 +6,12 @@
 //!   DELETE   SELECT all columns FROM t WHERE …
 //! ```
 
-use super::assign::{assign_columns, null_of, stored};
+use super::assign::{assign_columns, assigned, null_of};
 use super::names::plain;
 use super::returning::returning;
 use super::{BindContext, Dml, DmlKind, at, query, report};
 use crate::error::SqlError;
-use crate::parser::{fold, name_of, parse_expr, parse_query};
+use crate::parser::{Text, fold, name_of, parse_expr, parse_query};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column as DfColumn, DFSchema};
 use datafusion_expr::logical_plan::Values;
@@ -131,8 +131,8 @@ pub(super) fn insert(insert: &ast::Insert, context: &BindContext, text: &str) ->
         return Err(SqlError::not_supported("this form of INSERT"));
     }
     let alias = insert.table_alias.as_ref().map(|a| &a.alias);
-    let target =
-        Target::find(&name_of(name)?, alias, "insert into", context).map_err(|e| at(e, text, name.span()))?;
+    let target = Target::find(&name_of(name)?, alias, "insert into", context)
+        .map_err(|e| at(e, &Text::new(text), name.span()))?;
     let columns = target_columns(&target, &insert.columns, text)?;
     let explicit = !insert.columns.is_empty();
     let input = match &insert.source {
@@ -170,10 +170,14 @@ fn target_columns(
     let mut columns = Vec::with_capacity(named.len());
     for name in named {
         let column = name_of(name)?.name;
-        let ordinal = target.ordinal(&column).map_err(|e| at(e, text, name.span()))?;
+        let ordinal = target.ordinal(&column).map_err(|e| at(e, &Text::new(text), name.span()))?;
         if columns.contains(&ordinal) {
             let message = format!("column \"{column}\" specified more than once");
-            return Err(at(SqlError::new(SqlState::DUPLICATE_COLUMN, message), text, name.span()));
+            return Err(at(
+                SqlError::new(SqlState::DUPLICATE_COLUMN, message),
+                &Text::new(text),
+                name.span(),
+            ));
         }
         columns.push(ordinal);
     }
@@ -212,6 +216,7 @@ fn values(
 ) -> Result<LogicalPlan, SqlError> {
     let empty = DFSchema::empty();
     let defaults = defaults(target, context)?;
+    let (planner, text) = (query::ExprPlanner::new(context), Text::new(text));
     let mut planned = Vec::with_capacity(rows.len());
     for row in rows {
         let mut exprs = defaults.clone();
@@ -220,9 +225,10 @@ fn values(
                 continue;
             }
             let column = &target.table.columns[*ordinal];
-            exprs[*ordinal] = query::plan_expr(expr, &empty, context, Some(text))
-                .and_then(|expr_| stored(expr_, &empty, column))
-                .map_err(|e| if e.position.is_none() { at(e, text, expr.span()) } else { e })?;
+            exprs[*ordinal] = planner
+                .plan(expr, &empty, Some(&text))
+                .and_then(|planned| assigned(planned, &empty, column))
+                .map_err(|e| if e.position.is_none() { at(e, &text, expr.span()) } else { e })?;
         }
         planned.push(exprs);
     }
@@ -265,13 +271,10 @@ fn nullable(columns: &[Column]) -> Vec<Column> {
 
 /// The default of each column, cast to its type.
 fn defaults(target: &Target<'_>, context: &BindContext) -> Result<Vec<Expr>, SqlError> {
-    let empty = DFSchema::empty();
+    let (empty, planner) = (DFSchema::empty(), query::ExprPlanner::new(context));
     let default = |column: &Column| match &column.default {
-        Some(text) => {
-            let planned = query::plan_expr(&parse_expr(text)?, &empty, context, None)?;
-            stored(planned, &empty, column)
-        }
-        None => Ok(null_of(&column.data_type)),
+        Some(text) => assigned(planner.plan(&parse_expr(text)?, &empty, None)?, &empty, column),
+        None => Ok(null_of(column)),
     };
     target.table.columns.iter().map(default).collect()
 }
@@ -391,10 +394,10 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
             return Err(SqlError::not_supported("SET (a, b) = …").hint("Write SET a = …, b = …."));
         };
         let column = name_of(name)?.name;
-        let ordinal = target.ordinal(&column).map_err(|e| at(e, text, name.span()))?;
+        let ordinal = target.ordinal(&column).map_err(|e| at(e, &Text::new(text), name.span()))?;
         if set.contains(&ordinal) {
             let message = format!("multiple assignments to same column \"{column}\"");
-            return Err(at(SqlError::new(SqlState::SYNTAX_ERROR, message), text, name.span()));
+            return Err(at(SqlError::new(SqlState::SYNTAX_ERROR, message), &Text::new(text), name.span()));
         }
         set.push(ordinal);
         new[ordinal] = match (&assignment.value, &target.table.columns[ordinal].default) {
@@ -410,7 +413,7 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
     select.selection = update.selection.clone();
     let plan = query::plan_rows(&query, context, text)?;
     let targets: Vec<(usize, &Column)> = set.iter().map(|o| (arity + o, &target.table.columns[*o])).collect();
-    let plan = assign_columns(plan, &targets)?;
+    let plan = super::optimize::analyze(assign_columns(plan, &targets)?).map_err(reported)?;
     target.dml(DmlKind::Update, plan, update.returning.as_deref(), context, text)
 }
 
@@ -457,7 +460,7 @@ fn table_factor<'a>(
         return Err(SqlError::not_supported("a write to other than a table"));
     };
     let alias = alias.as_ref().map(|a| &a.name);
-    Target::find(&name_of(name)?, alias, verb, context).map_err(|e| at(e, text, name.span()))
+    Target::find(&name_of(name)?, alias, verb, context).map_err(|e| at(e, &Text::new(text), name.span()))
 }
 
 fn reported(error: datafusion_common::DataFusionError) -> SqlError {

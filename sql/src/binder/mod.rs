@@ -16,6 +16,7 @@ mod ddl;
 mod dml;
 mod explain;
 mod literals;
+mod locate;
 pub mod names;
 pub mod optimize;
 mod options;
@@ -136,11 +137,11 @@ fn object_of<'a>(
 }
 
 /// An error at a place in the statement, which is looked for in its text.
-fn at(error: SqlError, text: &str, span: sqlparser::tokenizer::Span) -> SqlError {
+fn at(error: SqlError, text: &Text<'_>, span: sqlparser::tokenizer::Span) -> SqlError {
     if span.start.line == 0 {
         return error;
     }
-    let position = Text::new(text).char(span.start) + 1;
+    let position = text.char(span.start) + 1;
     error.at(position)
 }
 

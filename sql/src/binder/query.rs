@@ -4,7 +4,7 @@ use super::column_name::MARK;
 use super::context::{Provider, relation_source};
 use super::rewrite;
 use super::types::canonical;
-use super::{BindContext, optimize, report};
+use super::{BindContext, locate, optimize, report};
 use crate::error::SqlError;
 use crate::parser::Text;
 use arrow::datatypes::{Field, FieldRef};
@@ -58,11 +58,14 @@ fn plan_with(query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<L
 
 fn planned(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
     rewrite::rewrite(&mut query)?;
-    let report = |error| report::sql_error(error, Some(&Text::new(text)));
-    let planner = planner(provider);
+    let statement = ast::Statement::Query(Box::new(query));
+    let report = |error| {
+        let text = Text::new(text);
+        locate::located(report::sql_error(error, Some(&text)), &statement, Some(&text))
+    };
     let mut state = planner_context(provider.context);
-    let plan = planner
-        .sql_statement_to_plan_with_context(ast::Statement::Query(Box::new(query)), &mut state)
+    let plan = planner(provider)
+        .sql_statement_to_plan_with_context(statement.clone(), &mut state)
         .map_err(report)?;
     optimize::analyze(plan).map_err(report)
 }
@@ -161,17 +164,28 @@ pub(super) fn scan(object: &Arc<Object>, name: &str) -> Result<LogicalPlan, SqlE
         .map_err(|error| report::sql_error(error, None))
 }
 
-/// Plans one expression over `schema`, analyzed.
-pub(super) fn plan_expr(
-    expr: &ast::Expr,
-    schema: &DFSchema,
-    context: &BindContext,
-    text: Option<&str>,
-) -> Result<Expr, SqlError> {
-    let provider = Provider::new(context);
-    let text = text.map(Text::new);
-    let report = |error| report::sql_error(error, text.as_ref());
-    let mut expr = expr.clone();
-    rewrite::rewrite_expr(&mut expr)?;
-    planner(&provider).sql_to_expr(expr, schema, &mut planner_context(context)).map_err(report)
+/// Plans expressions outside of queries, one after the other.
+pub(super) struct ExprPlanner<'a> {
+    provider: Provider<'a>,
+}
+
+impl<'a> ExprPlanner<'a> {
+    pub(super) fn new(context: &'a BindContext) -> Self {
+        Self { provider: Provider::new(context) }
+    }
+
+    /// Plans an expression over `schema`. Its AST's locations are in `text`.
+    pub(super) fn plan(
+        &self,
+        expr: &ast::Expr,
+        schema: &DFSchema,
+        text: Option<&Text<'_>>,
+    ) -> Result<Expr, SqlError> {
+        let mut expr = expr.clone();
+        rewrite::rewrite_expr(&mut expr)?;
+        let mut state = planner_context(self.provider.context);
+        planner(&self.provider)
+            .sql_to_expr(expr.clone(), schema, &mut state)
+            .map_err(|error| locate::located(report::sql_error(error, text), &expr, text))
+    }
 }

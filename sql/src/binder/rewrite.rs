@@ -46,11 +46,18 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<SqlError> {
+        if let ast::TableFactor::Table { sample: Some(_), .. } = factor {
+            return ControlFlow::Break(SqlError::not_supported("TABLESAMPLE"));
+        }
         rewrite_factor(factor);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        if select.into.is_some() {
+            let error = SqlError::not_supported("SELECT INTO").hint("Use INSERT INTO … SELECT.");
+            return ControlFlow::Break(error);
+        }
         column_name::name_items(select);
         ControlFlow::Continue(())
     }
@@ -180,6 +187,10 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Cast { data_type, expr: inner, .. } => {
             if let Some(function) = oid_alias(data_type) {
                 *expr = call(function, vec![taken(inner)]);
+            } else if let Some(length) = text_length(data_type) {
+                // A cast to varchar(n) cuts what is longer.
+                let length = Expr::Value(Value::Number(length.to_string(), false).with_empty_span());
+                *expr = call("left", vec![taken(expr), length]);
             }
         }
         _ => {}
@@ -236,6 +247,23 @@ fn plain_operator(symbol: &str) -> Option<BinaryOperator> {
         "!~~*" => BinaryOperator::PGNotILikeMatch,
         _ => return None,
     })
+}
+
+/// The n of `varchar(n)` and `char(n)`.
+fn text_length(data_type: &ast::DataType) -> Option<u64> {
+    use ast::DataType as Sql;
+    match data_type {
+        Sql::Varchar(Some(l)) | Sql::CharacterVarying(Some(l)) | Sql::CharVarying(Some(l)) => length_of(l),
+        Sql::Char(l) | Sql::Character(l) => l.as_ref().map_or(Some(1), length_of),
+        _ => None,
+    }
+}
+
+fn length_of(length: &ast::CharacterLength) -> Option<u64> {
+    match length {
+        ast::CharacterLength::IntegerLength { length, .. } => Some(*length),
+        ast::CharacterLength::Max => None,
+    }
 }
 
 /// The function that casts to an oid alias, as `serve` provides it: a name to its number, a number

@@ -19,8 +19,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use weir_catalog::SqlState;
 
-/// The key of a field's metadata that tells SQL types of one Arrow type apart.
-pub const TYPE_KEY: &str = "weir.type";
+pub use weir_catalog::column::TYPE_KEY;
+
 /// The time zone of every timestamptz in Arrow.
 pub const UTC: &str = "+00:00";
 const PRECISION_MAX: u64 = 38;

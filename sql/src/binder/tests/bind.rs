@@ -137,3 +137,45 @@ fn unknown_names_are_said_with_position_and_hint() {
         }
     }
 }
+
+#[test]
+fn literals_take_the_type_beside_them() {
+    let mut db = Db::new();
+    db.run("create table t (a int, d date, ts timestamp, l int[], s text)");
+    for (sql, columns) in [
+        ("select a from t where d > '2024-01-01' and ts between '2024-01-01' and '2024-02-01'", "a integer"),
+        ("select a from t where a in ('1', '2') and l = '{1,2}' and '5' = a", "a integer"),
+        ("select case when a > 1 then '7' else a end, coalesce(d, '2024-01-01') from t", "case integer, coalesce date"),
+        ("select '{1,NULL}'::int[], '{a,\"b c\"}'::text[]", "int4 integer[], text text[]"),
+        ("select array(select a from t where s = 'x' order by a desc)", "array integer[]"),
+        ("select x from unnest(array[1, 2]) x", "x integer"),
+        ("select g from generate_series(1, 3) as g", "g bigint"),
+        ("select s::varchar(3), 'abc'::char(2) from t", "s text, bpchar text"),
+        ("select (select s from t u where u.a = t.a) from t", "s text"),
+    ] {
+        assert_eq!(db.columns(sql), columns, "{sql}");
+    }
+}
+
+#[test]
+fn names_without_a_span_are_found_in_the_statement() {
+    let mut db = Db::new();
+    db.run("create table t (a int, b int)");
+    for (sql, state, position) in [
+        ("select a, nope(b) from t", "42883", 11),
+        ("select a from t group by b", "42803", 8),
+        ("select a from t where b = 1 and zz = 2", "42703", 33),
+        ("select a from t order by zz", "42703", 26),
+        ("insert into t values (1, nope(2))", "42883", 26),
+        ("update t set a = zz", "42703", 18),
+    ] {
+        let e = db.error(sql);
+        assert_eq!((e.state.0, e.position), (state, Some(position)), "{sql}: {}", e.message);
+    }
+    for sql in ["select a into u from t", "select a from t tablesample system (10)", "with recursive x as (select 1) select * from x"] {
+        let e = db.try_bind(sql).map(|_| ());
+        if !sql.starts_with("with") {
+            assert_eq!(e.expect_err(sql).state.0, "0A000", "{sql}");
+        }
+    }
+}
