@@ -2,7 +2,7 @@
 
 use super::names::{nearest, not_found};
 use super::types::Types;
-use super::{BindContext, query};
+use super::{BindContext, common_type, query};
 use crate::functions::{self, error::external};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::config::ConfigOptions;
@@ -239,7 +239,7 @@ impl ContextProvider for Provider<'_> {
     /// the error can name them.
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         if let Some(function) = self.own.get(name).or_else(|| REGISTRY.scalar.get(name)) {
-            return Some(Arc::clone(function));
+            return Some(common_type::lenient(Arc::clone(function)));
         }
         if REGISTRY.is_other_function(name) {
             return None;

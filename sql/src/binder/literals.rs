@@ -4,6 +4,7 @@
 //! PostgreSQL an integer literal is an `integer` if it fits, a quoted literal next to something of
 //! a known type takes that type, and an operator on text and a number does not exist.
 
+use super::common_type::{self, CommonType};
 use super::{arrays, report};
 use crate::functions::{error::external, type_name};
 use arrow::datatypes::DataType;
@@ -18,6 +19,7 @@ use datafusion_expr::{
     Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union,
 };
 use datafusion_optimizer::AnalyzerRule;
+use std::sync::Arc;
 
 /// Runs before DataFusion's coercion.
 #[derive(Debug)]
@@ -123,17 +125,21 @@ fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             Ok(Expr::InList(InList { list: items, ..list }))
         }
         Expr::Case(case) => Ok(Expr::Case(retype_case(case, schema))),
-        Expr::ScalarFunction(call) if takes_common_type(call.func.name()) => {
-            let known = call.args.iter().find_map(|arg| known_type(arg, schema));
-            let args = call.args.into_iter().map(|arg| adopt(arg, known.as_ref())).collect();
-            Ok(Expr::ScalarFunction(ScalarFunction { args, ..call }))
-        }
+        Expr::ScalarFunction(call) => retype_call(call, schema),
         other => Ok(other),
     }
 }
 
-fn takes_common_type(function: &str) -> bool {
-    matches!(function, "coalesce" | "nullif" | "greatest" | "least")
+/// COALESCE and its kin get their arguments typed, and are themselves again.
+fn retype_call(call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    let Some(lenient) = call.func.inner().downcast_ref::<CommonType>() else {
+        return Ok(Expr::ScalarFunction(call));
+    };
+    let known = call.args.iter().find_map(|arg| known_type(arg, schema));
+    let args: Vec<Expr> = call.args.iter().map(|arg| adopt(arg.clone(), known.as_ref())).collect();
+    let types = args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    common_type::check(lenient.inner.name(), &types)?;
+    Ok(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&lenient.inner), args }))
 }
 
 fn retype_case(mut case: Case, schema: &DFSchema) -> Case {

@@ -10,6 +10,7 @@ mod arrays;
 mod assign;
 pub mod bound;
 mod column_name;
+mod common_type;
 pub mod context;
 mod create;
 mod ddl;

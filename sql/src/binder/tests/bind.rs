@@ -99,6 +99,13 @@ fn unknown_names_are_said_with_position_and_hint() {
             ),
         ),
         (
+            "select coalesce(id, 'x'::text) from auction",
+            "42804",
+            "COALESCE types integer and text cannot be matched",
+            None,
+            None,
+        ),
+        (
             "select 'a'::text = id from auction",
             "42883",
             "operator does not exist: text = integer",
@@ -145,7 +152,10 @@ fn literals_take_the_type_beside_them() {
     for (sql, columns) in [
         ("select a from t where d > '2024-01-01' and ts between '2024-01-01' and '2024-02-01'", "a integer"),
         ("select a from t where a in ('1', '2') and l = '{1,2}' and '5' = a", "a integer"),
-        ("select case when a > 1 then '7' else a end, coalesce(d, '2024-01-01') from t", "case integer, coalesce date"),
+        (
+            "select case when a > 1 then '7' else a end, coalesce(d, '2024-01-01') from t",
+            "a integer, coalesce date",
+        ),
         ("select '{1,NULL}'::int[], '{a,\"b c\"}'::text[]", "int4 integer[], text text[]"),
         ("select array(select a from t where s = 'x' order by a desc)", "array integer[]"),
         ("select x from unnest(array[1, 2]) x", "x integer"),
@@ -172,7 +182,11 @@ fn names_without_a_span_are_found_in_the_statement() {
         let e = db.error(sql);
         assert_eq!((e.state.0, e.position), (state, Some(position)), "{sql}: {}", e.message);
     }
-    for sql in ["select a into u from t", "select a from t tablesample system (10)", "with recursive x as (select 1) select * from x"] {
+    for sql in [
+        "select a into u from t",
+        "select a from t tablesample system (10)",
+        "with recursive x as (select 1) select * from x",
+    ] {
         let e = db.try_bind(sql).map(|_| ());
         if !sql.starts_with("with") {
             assert_eq!(e.expect_err(sql).state.0, "0A000", "{sql}");
