@@ -1,6 +1,6 @@
 //! Metrics, named by area: `weir_<area>_<what>_<unit>`. One registry for the process.
 
-use prometheus::{Encoder, IntCounter, IntGauge, Registry, TextEncoder};
+use prometheus::{Encoder, IntCounter, Registry, TextEncoder};
 use std::sync::LazyLock;
 
 /// The process's metrics.
@@ -9,8 +9,6 @@ pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
 /// Every metric, registered.
 pub struct Metrics {
     registry: Registry,
-    /// Connections that are open.
-    pub connections: IntGauge,
     /// Statements that clients sent.
     pub statements: IntCounter,
     /// Statements that failed.
@@ -27,13 +25,7 @@ impl Metrics {
             registry.register(Box::new(counter.clone())).expect("names are unique");
             counter
         };
-        let gauge = |name: &str, help: &str| {
-            let gauge = IntGauge::new(name, help).expect("names are valid");
-            registry.register(Box::new(gauge.clone())).expect("names are unique");
-            gauge
-        };
         Self {
-            connections: gauge("weir_wire_connections", "Connections that are open."),
             statements: counter("weir_session_statements_total", "Statements that clients sent."),
             statement_errors: counter("weir_session_statement_errors_total", "Statements that failed."),
             queries: counter("weir_serve_queries_total", "Batch plans that were run."),

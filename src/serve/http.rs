@@ -7,6 +7,7 @@
 //! ```
 
 use super::ServeContext;
+use crate::job::manager::Database;
 use crate::telemetry::METRICS;
 use axum::Router;
 use axum::extract::State;
@@ -49,31 +50,39 @@ async fn metrics(State(serve): State<Arc<ServeContext>>) -> impl IntoResponse {
 fn database_metrics(serve: &ServeContext) -> String {
     let mut out = Metrics::default();
     let db = serve.database();
-    let visible = db.visible();
+    let one = |value: f64| [(String::new(), value)];
     out.gauge(
-        "weir_dataflow_ready",
-        "Whether the dataflow runs.",
-        [(String::new(), f64::from(u8::from(db.is_ready())))],
+        "weir_wire_connections",
+        "Connections that are open.",
+        one(serve.sessions().facts().len() as f64),
     );
-    out.gauge(
-        "weir_dataflow_visible_epoch",
-        "The newest visible epoch.",
-        [(String::new(), visible.epoch.0 as f64)],
-    );
+    out.gauge("weir_dataflow_ready", "Whether the dataflow runs.", one(f64::from(u8::from(db.is_ready()))));
+    out.gauge("weir_dataflow_visible_epoch", "The newest visible epoch.", one(db.visible().epoch.0 as f64));
+    checkpoint_metrics(&mut out, db);
+    job_metrics(&mut out, db);
+    if let Some(bytes) = resident_bytes() {
+        out.gauge("process_resident_memory_bytes", "Resident memory.", one(bytes as f64));
+    }
+    out.text
+}
+
+fn checkpoint_metrics(out: &mut Metrics, db: &Database) {
     let checkpoints = db.checkpoint_facts();
     let of_status = |status: &str| checkpoints.iter().filter(|c| c.status == status).count() as f64;
     let by_status = ["pending", "completed", "aborted"].map(|s| (format!("status=\"{s}\""), of_status(s)));
     out.gauge("weir_checkpoint_recent", "Checkpoints among the last few hundred, by status.", by_status);
-    if let Some(last) = checkpoints.iter().rfind(|c| c.status == "completed") {
-        let one = |value: f64| [(String::new(), value)];
-        out.gauge("weir_checkpoint_last_epoch", "The last completed checkpoint.", one(last.epoch as f64));
-        let seconds = last.duration_us as f64 / 1e6;
-        out.gauge("weir_checkpoint_last_duration_seconds", "From trigger to manifest.", one(seconds));
-        out.gauge("weir_checkpoint_last_bytes", "Bytes that it names.", one(last.total_bytes as f64));
-        out.gauge("weir_checkpoint_last_new_bytes", "Bytes stored for it.", one(last.new_bytes as f64));
-        let triggered = last.triggered_at_us as f64 / 1e6;
-        out.gauge("weir_checkpoint_last_time_seconds", "When it was triggered.", one(triggered));
-    }
+    let Some(last) = checkpoints.iter().rfind(|c| c.status == "completed") else { return };
+    let one = |value: f64| [(String::new(), value)];
+    out.gauge("weir_checkpoint_last_epoch", "The last completed checkpoint.", one(last.epoch as f64));
+    let seconds = last.duration_us as f64 / 1e6;
+    out.gauge("weir_checkpoint_last_duration_seconds", "From trigger to manifest.", one(seconds));
+    out.gauge("weir_checkpoint_last_bytes", "Bytes that it names.", one(last.total_bytes as f64));
+    out.gauge("weir_checkpoint_last_new_bytes", "Bytes stored for it.", one(last.new_bytes as f64));
+    let triggered = last.triggered_at_us as f64 / 1e6;
+    out.gauge("weir_checkpoint_last_time_seconds", "When it was triggered.", one(triggered));
+}
+
+fn job_metrics(out: &mut Metrics, db: &Database) {
     let catalog = db.catalog();
     let name = |id| catalog.by_id(id).map_or_else(|| format!("{id}"), |o| o.name.to_string());
     let label = |key: &str, id| format!("{key}=\"{}\"", name(id).replace('\\', "\\\\").replace('"', "\\\""));
@@ -91,10 +100,6 @@ fn database_metrics(serve: &ServeContext) -> String {
     out.gauge("weir_connectors_sink_committed_epoch", "The last epoch that the target holds.", committed);
     let failing = delivery.iter().map(|(id, s)| (label("sink", *id), f64::from(u8::from(s.error.is_some()))));
     out.gauge("weir_connectors_sink_failing", "Whether the last delivery failed.", failing);
-    if let Some(bytes) = resident_bytes() {
-        out.gauge("process_resident_memory_bytes", "Resident memory.", [(String::new(), bytes as f64)]);
-    }
-    out.text
 }
 
 fn resident_bytes() -> Option<u64> {

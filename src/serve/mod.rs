@@ -48,7 +48,7 @@ use std::time::Duration;
 use system::SystemInput;
 use tokio_util::sync::CancellationToken;
 use weir_catalog::connector::ConnectorRole;
-use weir_catalog::system::facts::{RuntimeFacts, SessionFact};
+use weir_catalog::system::facts::{DeliveryFact, RuntimeFacts, SessionFact, SourceFact};
 use weir_catalog::{CatalogSnapshot, ObjectId};
 use weir_sql::binder::BindContext;
 
@@ -173,8 +173,34 @@ impl ServeContext {
             splits: self.db.split_facts(),
             sessions: self.sessions.facts(),
             expression_errors: self.db.expression_errors(),
+            sources: self.source_facts(),
+            deliveries: self.delivery_facts(),
             sink_connectors: sinks.map(|s| (s.name.to_owned(), s.delivery)).collect(),
         }
+    }
+
+    fn source_facts(&self) -> Vec<SourceFact> {
+        let counts = self.db.source_counts().into_iter();
+        counts
+            .map(|(id, counts)| SourceFact {
+                id,
+                rows: counts.rows,
+                late_rows: counts.late,
+                dead_letters: counts.dead,
+            })
+            .collect()
+    }
+
+    fn delivery_facts(&self) -> Vec<DeliveryFact> {
+        let statuses = self.db.delivery_status().into_iter();
+        statuses
+            .map(|(id, status)| DeliveryFact {
+                id,
+                committed_epoch: status.committed.map(|epoch| epoch.0),
+                error: status.error,
+                failed: status.failed,
+            })
+            .collect()
     }
 
     /// Who is connected.

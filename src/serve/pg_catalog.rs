@@ -31,6 +31,8 @@ pub fn tables() -> Vec<TableSpec> {
         table("pg_description", PG_DESCRIPTION, pg_description),
         table("pg_foreign_table", PG_FOREIGN_TABLE, pg_foreign_table),
         table("pg_foreign_server", PG_FOREIGN_SERVER, pg_foreign_server),
+        table("pg_foreign_data_wrapper", PG_FOREIGN_DATA_WRAPPER, pg_foreign_data_wrapper),
+        table("pg_parameter_acl", PG_PARAMETER_ACL, |_| Vec::new()),
     ]
 }
 
@@ -328,9 +330,26 @@ fn pg_foreign_server(input: &SystemInput<'_>) -> Vec<Row> {
     names.sort();
     names.dedup();
     let row = |name: String| {
-        let mut row = vec![number_of(&name).into(), name.into(), OWNER.into(), Value::Int(0)];
+        let mut row = vec![number_of(&name).into(), name.into(), OWNER.into(), CONNECTOR.into()];
         row.resize(PG_FOREIGN_SERVER.len(), Value::Null);
         row
     };
     names.into_iter().map(row).collect()
 }
+
+/// Every connector's foreign-data wrapper.
+const CONNECTOR: i64 = 16;
+
+#[rustfmt::skip]
+const PG_FOREIGN_DATA_WRAPPER: Columns = &[
+    ("oid", Oid), ("fdwname", Name), ("fdwowner", Oid), ("fdwhandler", Oid), ("fdwvalidator", Oid),
+    ("fdwacl", TextArray), ("fdwoptions", TextArray),
+];
+
+fn pg_foreign_data_wrapper(_: &SystemInput<'_>) -> Vec<Row> {
+    let mut row = vec![CONNECTOR.into(), "connector".into(), OWNER.into(), Value::Int(0), Value::Int(0)];
+    row.resize(PG_FOREIGN_DATA_WRAPPER.len(), Value::Null);
+    vec![row]
+}
+
+const PG_PARAMETER_ACL: Columns = &[("oid", Oid), ("parname", Text), ("paracl", TextArray)];

@@ -11,6 +11,7 @@
 //! ```
 //! The last two say the same where there is at most one row, as in those queries.
 
+use super::pg_relations::system_oid;
 use super::system::SYSTEM_TABLES;
 use sqlparser::ast::{
     BinaryOperator, DataType, Expr, Function, FunctionArguments, GroupByExpr, Ident, ObjectName,
@@ -61,6 +62,7 @@ impl VisitorMut for Adapter {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
+        table_oids(select);
         for item in &mut select.projection {
             let expr = match item {
                 SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
@@ -135,6 +137,37 @@ fn reads_system_only(select: &Select) -> bool {
         .iter()
         .flat_map(|f| std::iter::once(&f.relation).chain(f.joins.iter().map(|j| &j.relation)));
     !select.from.is_empty() && factors.all(|f| table_of(f).is_some())
+}
+
+/// `t.tableoid`, the hidden column that tells a row's table, is the number of a system table.
+fn table_oids(select: &mut Select) {
+    let factors = select
+        .from
+        .iter()
+        .flat_map(|f| std::iter::once(&f.relation).chain(f.joins.iter().map(|j| &j.relation)));
+    let tables: Vec<(String, i64)> = factors
+        .filter_map(table_of)
+        .map(|(table, alias)| (alias, system_oid(table.schema, &table.name)))
+        .collect();
+    if tables.is_empty() {
+        return;
+    }
+    let _: ControlFlow<()> = visit_expressions_mut(select, |expr| {
+        let table = match &*expr {
+            Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                [alias, column] if column.value == "tableoid" => {
+                    tables.iter().find(|(known, _)| *known == alias.value.to_lowercase())
+                }
+                _ => None,
+            },
+            Expr::Identifier(column) if column.value == "tableoid" && tables.len() == 1 => tables.first(),
+            _ => None,
+        };
+        if let Some((_, oid)) = table {
+            *expr = Expr::Value(Value::Number(oid.to_string(), false).into());
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// Makes a SELECT that can't have rows one without tables. Says whether it did.

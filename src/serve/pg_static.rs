@@ -2,7 +2,7 @@
 //! on, and the columns of tables that have no rows here.
 
 use super::system::{RowSource, TableSpec};
-use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array, new_null_array};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion_pg_catalog::pg_catalog::{ArrowTable, PgCatalogStaticTables};
@@ -27,6 +27,18 @@ const ARRAYS: &[(&str, DataType)] = &[
     ("prattrs", DataType::Int64),
     ("stxkeys", DataType::Int64),
     ("stxkind", DataType::Utf8),
+];
+
+/// Text that is an array in PostgreSQL.
+const TEXT_ARRAYS: &[&str] = &[
+    "proconfig",
+    "spcoptions",
+    "setconfig",
+    "extconfig",
+    "extcondition",
+    "evttags",
+    "fdwoptions",
+    "umoptions",
 ];
 
 /// The tables. What `datafusion-pg-catalog` can't give is missing.
@@ -63,7 +75,6 @@ pub fn tables() -> Vec<TableSpec> {
         ("pg_enum", &fixed.pg_enum),
         ("pg_event_trigger", &fixed.pg_event_trigger),
         ("pg_extension", &fixed.pg_extension),
-        ("pg_foreign_data_wrapper", &fixed.pg_foreign_data_wrapper),
         ("pg_inherits", &fixed.pg_inherits),
         ("pg_init_privs", &fixed.pg_init_privs),
         ("pg_largeobject", &fixed.pg_largeobject),
@@ -127,7 +138,8 @@ fn normalized(table: &ArrowTable, rows: bool) -> Result<RecordBatch, arrow::erro
         };
         let metadata =
             if is_oid { HashMap::from([("weir.type".to_owned(), "oid".to_owned())]) } else { HashMap::new() };
-        fields.push(Field::new(field.name(), wanted.clone(), true).with_metadata(metadata));
+        let name = if field.name() == "colllocale" { "colliculocale" } else { field.name() };
+        fields.push(Field::new(name, wanted.clone(), true).with_metadata(metadata));
         columns.push(if rows { cast(column, &wanted)? } else { new_empty_array(&wanted) });
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)

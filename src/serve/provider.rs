@@ -74,7 +74,7 @@ impl TableProvider for RelationProvider {
             state: Arc::clone(&self.visible.state),
             overlay: self.overlay.clone(),
             projection,
-            relation: self.name.to_string(),
+            relation: self.name.clone(),
         };
         // A limit with filters is the filter's to keep: what is read here may be too much.
         let limit = if filters.is_empty() { limit } else { None };

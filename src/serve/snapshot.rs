@@ -3,8 +3,8 @@
 use super::layout::RowLayout;
 use super::overlay::OverlayRows;
 use super::provider::RelationProvider;
+use super::system::stored_layout;
 use super::{Overlay, ServeError};
-use crate::connectors::dead_letter;
 use crate::job::manager::Visible;
 use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
@@ -16,9 +16,6 @@ use std::sync::Arc;
 use weir_catalog::relation::RowKey;
 use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectState, SqlState};
 use weir_sql::binder::context::{RelationSource, SystemSource};
-
-/// The system table that is state: what sources could not decode.
-pub const DEAD_LETTERS: (&str, &str) = (weir_catalog::system::WEIR_CATALOG, dead_letter::NAME);
 
 /// Gives the rows of system tables.
 pub trait SystemRows {
@@ -62,11 +59,10 @@ impl QuerySnapshot {
             return Ok(Some(self.relation(relation)?));
         }
         if let Some(table) = source.downcast_ref::<SystemSource>() {
-            if (table.schema_name.as_str(), table.name.as_str()) == DEAD_LETTERS {
-                let key = RowKey::Columns(dead_letter::KEY.to_vec());
-                let layout = RowLayout::new(dead_letter::RELATION.table(), dead_letter::schema(), &key);
-                let name = table.name.clone();
-                return Ok(Some(Arc::new(RelationProvider::new(name, layout, self.visible.clone(), None))));
+            if let Some(layout) = stored_layout(&table.schema_name, &table.name) {
+                let provider =
+                    RelationProvider::new(table.name.clone(), layout.clone(), self.visible.clone(), None);
+                return Ok(Some(Arc::new(provider)));
             }
             let rows = system.rows(&table.schema_name, &table.name, &self.catalog)?;
             let table = MemTable::try_new(Arc::clone(&table.schema), vec![vec![rows]])?;

@@ -5,8 +5,10 @@
 //! what never changes (types, functions, operators, and tables that are always empty) from
 //! PostgreSQL's own catalogs as `datafusion-pg-catalog` ships them.
 
+use super::layout::RowLayout;
 use super::{ServeError, SessionInfo, information_schema, pg_catalog, pg_static, pg_types, pg_views};
 use crate::config::Config;
+use crate::connectors::dead_letter;
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, Int64Builder, ListBuilder,
     RecordBatch, RecordBatchOptions, StringArray, StringBuilder, TimestampMicrosecondArray,
@@ -14,6 +16,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use weir_catalog::relation::RowKey;
 use weir_catalog::system::facts::RuntimeFacts;
 use weir_catalog::system::{ColumnType, Columns, Row, SystemTable, TABLES, Value, WEIR_CATALOG};
 use weir_catalog::{CatalogSnapshot, SqlState};
@@ -40,6 +43,8 @@ pub enum RowSource {
     Computed(Columns, fn(&SystemInput<'_>) -> Vec<Row>),
     /// They never change.
     Fixed(RecordBatch),
+    /// They are state, like a relation's.
+    Stored(RowLayout),
 }
 
 /// A system table.
@@ -80,12 +85,12 @@ impl TableSpec {
             RowSource::Weir(SystemTable { columns, .. }) | RowSource::Computed(columns, _) => {
                 columns.iter().map(|(name, kind)| ((*name).to_owned(), pg_types::of_system(*kind))).collect()
             }
-            RowSource::Fixed(batch) => {
+            RowSource::Fixed(_) | RowSource::Stored(_) => {
                 let oid = |f: &Field| match f.metadata().get("weir.type").map(String::as_str) {
                     Some("oid") => 26,
                     _ => pg_types::of_arrow(f.data_type()),
                 };
-                batch.schema().fields().iter().map(|f| (f.name().clone(), oid(f))).collect()
+                self.arrow_schema().fields().iter().map(|f| (f.name().clone(), oid(f))).collect()
             }
         }
     }
@@ -97,6 +102,7 @@ impl TableSpec {
                 Arc::new(Schema::new(columns.iter().map(|(n, k)| field(n, *k)).collect::<Vec<_>>()))
             }
             RowSource::Fixed(batch) => batch.schema(),
+            RowSource::Stored(layout) => Arc::clone(&layout.schema),
         }
     }
 
@@ -105,6 +111,7 @@ impl TableSpec {
             RowSource::Weir(table) => (table.rows)(input.catalog, input.facts),
             RowSource::Computed(_, rows) => rows(input),
             RowSource::Fixed(batch) => return Ok(batch.clone()),
+            RowSource::Stored(_) => return Ok(RecordBatch::new_empty(self.arrow_schema())),
         };
         to_batch(self.arrow_schema(), &rows)
     }
@@ -117,6 +124,7 @@ pub static SYSTEM_TABLES: LazyLock<Vec<TableSpec>> = LazyLock::new(|| {
         .map(|t| TableSpec { schema: WEIR_CATALOG, name: t.name.to_owned(), source: RowSource::Weir(*t) })
         .collect();
     all.extend(pg_views::weir_tables());
+    all.push(dead_letters());
     all.extend(pg_catalog::tables());
     all.extend(pg_views::tables());
     all.extend(information_schema::tables());
@@ -128,6 +136,22 @@ pub static SYSTEM_TABLES: LazyLock<Vec<TableSpec>> = LazyLock::new(|| {
     all.sort_by(|a, b| (a.schema, &a.name).cmp(&(b.schema, &b.name)));
     all
 });
+
+/// What could not be decoded: written by sources, read like a table.
+fn dead_letters() -> TableSpec {
+    let key = RowKey::Columns(dead_letter::KEY.to_vec());
+    let layout = RowLayout::new(dead_letter::RELATION.table(), dead_letter::schema(), &key);
+    TableSpec { schema: WEIR_CATALOG, name: "dead_letters".to_owned(), source: RowSource::Stored(layout) }
+}
+
+/// How a system table that is state lies in the store.
+pub fn stored_layout(schema: &str, name: &str) -> Option<&'static RowLayout> {
+    let table = SYSTEM_TABLES.iter().find(|t| t.schema == schema && t.name == name)?;
+    match &table.source {
+        RowSource::Stored(layout) => Some(layout),
+        _ => None,
+    }
+}
 
 /// The tables of `pg_catalog`, `information_schema` and `weir_catalog`.
 pub struct SystemTables {
@@ -155,9 +179,6 @@ impl SystemTables {
 
 impl SystemSchemas for SystemTables {
     fn schema_of(&self, schema: &str, name: &str) -> Option<SchemaRef> {
-        if (schema, name) == super::snapshot::DEAD_LETTERS {
-            return Some(crate::connectors::dead_letter::schema());
-        }
         self.by_name.get(&(schema, name)).map(|table| table.arrow_schema())
     }
 }

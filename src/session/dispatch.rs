@@ -99,6 +99,7 @@ impl Session {
         parameters: &[ScalarValue],
         alone: bool,
     ) -> Result<Outcome, SessionError> {
+        crate::telemetry::METRICS.statements.inc();
         self.note_statement(&prepared.parsed.text);
         match &prepared.plan {
             Plan::Query(plan) => {

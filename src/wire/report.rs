@@ -10,6 +10,7 @@ const TEXT_MAX: usize = 8_000;
 
 /// The error as its client reads it.
 pub fn error_response(error: &SessionError) -> PgWireBackendMessage {
+    crate::telemetry::METRICS.statement_errors.inc();
     let fault = error.fault();
     let severity = match fault.severity {
         Severity::Error => "ERROR",

@@ -66,6 +66,32 @@ pub struct SessionFact {
     pub started_at_us: i64,
 }
 
+/// What was read of one source since the dataflow started.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceFact {
+    /// The source.
+    pub id: ObjectId,
+    /// Rows read.
+    pub rows: u64,
+    /// Rows dropped because they came below the watermark.
+    pub late_rows: u64,
+    /// Messages that could not be decoded.
+    pub dead_letters: u64,
+}
+
+/// How one sink's delivery goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeliveryFact {
+    /// The sink.
+    pub id: ObjectId,
+    /// The last epoch that its target holds.
+    pub committed_epoch: Option<u64>,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+    /// Whether it will not be tried again.
+    pub failed: bool,
+}
+
 /// What is running, as of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeFacts {
@@ -79,6 +105,10 @@ pub struct RuntimeFacts {
     pub sessions: Vec<SessionFact>,
     /// Rows of which an expression failed, by job.
     pub expression_errors: Vec<(ObjectId, u64)>,
+    /// What was read of each source.
+    pub sources: Vec<SourceFact>,
+    /// How each sink's delivery goes.
+    pub deliveries: Vec<DeliveryFact>,
     /// What each sink connector guarantees, by name.
     pub sink_connectors: Vec<(String, crate::connector::Delivery)>,
 }

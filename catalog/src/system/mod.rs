@@ -9,6 +9,7 @@ pub mod facts;
 pub mod jobs;
 pub mod relations;
 pub mod sinks;
+pub mod sources;
 pub mod splits;
 
 use crate::snapshot::CatalogSnapshot;

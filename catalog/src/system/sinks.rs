@@ -18,6 +18,9 @@ pub const TABLE: SystemTable = SystemTable {
         ("type", ColumnType::Text),
         ("delivery", ColumnType::Text),
         ("primary_key", ColumnType::TextArray),
+        ("status", ColumnType::Text),
+        ("committed_epoch", ColumnType::Int8),
+        ("error", ColumnType::Text),
     ],
     rows,
 };
@@ -39,6 +42,12 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 Delivery::ExactlyOnce => "exactly once",
                 Delivery::AtLeastOnce => "at least once",
             });
+            let state = facts.deliveries.iter().find(|d| d.id == object.id);
+            let status = state.map(|s| match (&s.error, s.failed) {
+                (_, true) => "failed",
+                (Some(_), false) => "retrying",
+                (None, false) => "running",
+            });
             let key = match &sink.primary_key {
                 Some(key) => Value::Texts(key.iter().map(|c| sink.columns[*c].name.clone()).collect()),
                 None => Value::Null,
@@ -51,6 +60,9 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 sink_type.into(),
                 delivery.into(),
                 key,
+                status.into(),
+                state.and_then(|s| s.committed_epoch).into(),
+                state.and_then(|s| s.error.clone()).into(),
             ]
         })
         .collect()
