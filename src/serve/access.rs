@@ -4,12 +4,17 @@
 //! and never too little.
 
 use super::layout::RowLayout;
-use crate::state::key::KeyCodec;
+use crate::state::key::{KeyCodec, KeyOrder};
 use crate::state::store::prefix_end;
+use crate::state::table::KeyRange;
+use crate::stream::vnode::hash_columns;
+use crate::stream::{Vnode, VnodeSet};
 use arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use std::sync::Arc;
+use weir_catalog::TableId;
 
 /// More point lookups than this are a scan.
 const POINTS_MAX: usize = 1024;
@@ -28,8 +33,48 @@ pub enum Access {
         /// The key above the greatest; `None`: to the end of the vnode.
         upper: Option<Vec<u8>>,
     },
+    /// Through this index: entries of it within these ranges of full keys, in order.
+    Index {
+        /// How the index lies.
+        index: Arc<IndexLayout>,
+        /// What to read of it.
+        ranges: Vec<KeyRange>,
+    },
     /// Nothing can match.
     Nothing,
+}
+
+/// An index of a relation, as a reader needs to know it.
+#[derive(Debug)]
+pub struct IndexLayout {
+    /// Its name, for EXPLAIN.
+    pub name: String,
+    /// Where its entries are.
+    pub table: TableId,
+    /// The indexed columns: ordinals in the relation, no two alike, and whether descending.
+    pub columns: Vec<(usize, bool)>,
+    /// The columns of its keys, ordinals in the relation: the indexed ones, then the relation's key.
+    pub key_columns: Vec<usize>,
+    /// How its keys are encoded.
+    pub codec: KeyCodec,
+}
+
+impl PartialEq for IndexLayout {
+    fn eq(&self, other: &Self) -> bool {
+        self.table == other.table
+    }
+}
+
+impl Eq for IndexLayout {}
+
+impl IndexLayout {
+    /// A codec for the first `columns` columns of the key, all indexed ones.
+    fn prefix_codec(&self, columns: usize, layout: &RowLayout) -> KeyCodec {
+        let first = &self.columns[..columns];
+        let types = first.iter().map(|(c, _)| layout.schema.field(*c).data_type().clone()).collect();
+        let order = |desc: bool| KeyOrder { descending: desc, nulls_first: desc };
+        KeyCodec::with_orders(types, first.iter().map(|(_, desc)| order(*desc)).collect())
+    }
 }
 
 /// What the filters say of one key column.
@@ -41,43 +86,114 @@ struct Constraint {
     upper: Option<(ScalarValue, bool)>,
 }
 
-/// Whether `filter` can narrow what is read of a relation of this layout.
-pub fn is_useful(filter: &Expr, layout: &RowLayout) -> bool {
+/// Whether `filter` can narrow what is read of a relation of this layout with these indexes.
+pub fn is_useful(filter: &Expr, layout: &RowLayout, indexes: &[Arc<IndexLayout>]) -> bool {
     let Some((column, _)) = constraint_of(filter) else { return false };
-    let ordinal = layout.schema.index_of(&column).ok();
-    ordinal.is_some_and(|c| layout.key.contains(&c))
+    let Ok(ordinal) = layout.schema.index_of(&column) else { return false };
+    let indexed = |index: &Arc<IndexLayout>| index.columns.iter().any(|(c, _)| *c == ordinal);
+    layout.key.contains(&ordinal) || indexes.iter().any(indexed)
 }
 
 /// What has to be read for rows that pass all `filters`.
-pub fn choose(filters: &[Expr], layout: &RowLayout) -> Result<Access, DataFusionError> {
-    let constraints: Vec<Constraint> = layout
-        .key
-        .iter()
-        .map(|column| {
-            let field = layout.schema.field(*column);
-            let mut merged = Constraint::default();
-            for filter in filters.iter().flat_map(conjuncts) {
-                if let Some((name, constraint)) = constraint_of(filter)
-                    && name == *field.name()
-                    && constraint.is_of(field.data_type())
-                {
-                    merged.narrow(constraint);
-                }
-            }
-            merged
-        })
-        .collect();
-    let fixed = constraints.iter().take_while(|c| c.values.is_some()).count();
+pub fn choose(
+    filters: &[Expr],
+    layout: &RowLayout,
+    indexes: &[Arc<IndexLayout>],
+) -> Result<Access, DataFusionError> {
+    let constraints = constraints_on(&layout.key, filters, layout);
+    let fixed = fixed_columns(&constraints);
     if constraints[..fixed].iter().any(|c| c.values.as_ref().is_some_and(Vec::is_empty)) {
         return Ok(Access::Nothing);
     }
     if fixed == constraints.len() && fixed > 0 {
         let values: Vec<&[ScalarValue]> = constraints.iter().filter_map(|c| c.values.as_deref()).collect();
-        if values.iter().map(|v| v.len()).product::<usize>() <= POINTS_MAX {
+        if combinations(&values) <= POINTS_MAX {
             return points(&values, layout);
         }
     }
-    range(&constraints, layout)
+    let by_key = range(&constraints, layout)?;
+    if by_key == Access::Nothing || fixed > 0 {
+        return Ok(by_key);
+    }
+    Ok(by_index(filters, layout, indexes)?.unwrap_or(by_key))
+}
+
+/// What the filters say of each of these columns of the relation.
+fn constraints_on(columns: &[usize], filters: &[Expr], layout: &RowLayout) -> Vec<Constraint> {
+    let of_column = |column: &usize| {
+        let field = layout.schema.field(*column);
+        let mut merged = Constraint::default();
+        for filter in filters.iter().flat_map(conjuncts) {
+            if let Some((name, constraint)) = constraint_of(filter)
+                && name == *field.name()
+                && constraint.is_of(field.data_type())
+            {
+                merged.narrow(constraint);
+            }
+        }
+        merged
+    };
+    columns.iter().map(of_column).collect()
+}
+
+fn fixed_columns(constraints: &[Constraint]) -> usize {
+    constraints.iter().take_while(|c| c.values.is_some()).count()
+}
+
+fn combinations(values: &[&[ScalarValue]]) -> usize {
+    values.iter().fold(1, |n, v| n.saturating_mul(v.len()))
+}
+
+/// The index that fixes the most columns, if one fixes its first.
+fn by_index(
+    filters: &[Expr],
+    layout: &RowLayout,
+    indexes: &[Arc<IndexLayout>],
+) -> Result<Option<Access>, DataFusionError> {
+    let mut best: Option<(usize, &Arc<IndexLayout>, Vec<Constraint>)> = None;
+    for index in indexes {
+        let columns: Vec<usize> = index.columns.iter().map(|(c, _)| *c).collect();
+        let constraints = constraints_on(&columns, filters, layout);
+        let fixed = fixed_columns(&constraints);
+        if fixed > 0 && best.as_ref().is_none_or(|(most, ..)| fixed > *most) {
+            best = Some((fixed, index, constraints));
+        }
+    }
+    let Some((mut fixed, index, constraints)) = best else { return Ok(None) };
+    let mut values: Vec<&[ScalarValue]> =
+        constraints[..fixed].iter().filter_map(|c| c.values.as_deref()).collect();
+    while combinations(&values) > POINTS_MAX {
+        values.pop();
+        fixed -= 1;
+    }
+    if fixed == 0 {
+        return Ok(None);
+    }
+    let (columns, rows) = combined(&values)?;
+    if rows == 0 {
+        return Ok(Some(Access::Nothing));
+    }
+    let codec = index.prefix_codec(fixed, layout);
+    let mut hashes = Vec::new();
+    hash_columns(&columns, rows, &mut hashes);
+    let mut ranges = Vec::new();
+    for row in 0..rows {
+        let mut key = Vec::new();
+        codec.encode(&columns, row, &mut key);
+        // Entries lie by the hash of all indexed columns.
+        let vnodes: Vec<Vnode> = if fixed == index.columns.len() {
+            vec![Vnode::of_hash(hashes[row])]
+        } else {
+            VnodeSet::all().iter().collect()
+        };
+        for vnode in vnodes {
+            let start = [&index.table.0.to_be_bytes()[..], &[vnode.0], &key].concat();
+            ranges.push(KeyRange::of_prefix(&start));
+        }
+    }
+    ranges.sort_by(|a, b| a.lower.cmp(&b.lower));
+    ranges.dedup();
+    Ok(Some(Access::Index { index: Arc::clone(index), ranges }))
 }
 
 fn conjuncts(filter: &Expr) -> Vec<&Expr> {
@@ -92,16 +208,24 @@ fn conjuncts(filter: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Every combination of the columns' values.
-fn points(values: &[&[ScalarValue]], layout: &RowLayout) -> Result<Access, DataFusionError> {
-    let rows: usize = values.iter().map(|v| v.len()).product();
+/// Every combination of the columns' values, as columns, and how many there are.
+fn combined(values: &[&[ScalarValue]]) -> Result<(Vec<ArrayRef>, usize), DataFusionError> {
+    let rows = combinations(values);
+    if rows == 0 {
+        return Ok((Vec::new(), 0));
+    }
     let mut repeat = rows;
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(values.len());
     for column in values {
         repeat /= column.len();
-        let combined = (0..rows).map(|row| column[row / repeat % column.len()].clone());
-        columns.push(ScalarValue::iter_to_array(combined)?);
+        let all = (0..rows).map(|row| column[row / repeat % column.len()].clone());
+        columns.push(ScalarValue::iter_to_array(all)?);
     }
+    Ok((columns, rows))
+}
+
+fn points(values: &[&[ScalarValue]], layout: &RowLayout) -> Result<Access, DataFusionError> {
+    let (columns, rows) = combined(values)?;
     let mut keys = layout.full_keys(&columns, rows);
     keys.sort();
     keys.dedup();

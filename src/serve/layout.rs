@@ -40,9 +40,36 @@ impl RowLayout {
     pub fn full_keys(&self, columns: &[ArrayRef], rows: usize) -> Vec<Vec<u8>> {
         let mut hashes = Vec::new();
         hash_columns(columns, rows, &mut hashes);
-        let vnodes: Vec<Vnode> = hashes.iter().map(|h| Vnode::of_hash(*h)).collect();
+        let single = self.stored.distribution.is_empty();
+        let vnode = |h: &u64| if single { Vnode::SINGLE } else { Vnode::of_hash(*h) };
+        let vnodes: Vec<Vnode> = hashes.iter().map(vnode).collect();
         let keys = self.stored.key.encode_all(columns, rows, Some(&vnodes));
         (0..rows).map(|row| full_key(self.table, keys.get(row))).collect()
+    }
+
+    /// The full keys of the rows that these entries of an index stand for. `key_columns` says which
+    /// of this relation's columns the index's keys hold.
+    pub fn keys_of_index(
+        &self,
+        entries: &StoredRows,
+        codec: &KeyCodec,
+        key_columns: &[usize],
+    ) -> Result<Vec<Vec<u8>>, StateError> {
+        let decoded = codec.decode(entries.keys().map(|k| &k[5..])).map_err(|e| self.damaged(e))?;
+        let column = |c: &usize| {
+            let position = key_columns.iter().position(|k| k == c);
+            position.map(|p| Arc::clone(&decoded[p])).ok_or_else(|| StateError::Corrupt {
+                table: self.table,
+                reason: format!("an index without key column {c}"),
+            })
+        };
+        let columns: Vec<ArrayRef> = self.key.iter().map(column).collect::<Result<_, _>>()?;
+        Ok(self.full_keys(&columns, entries.len()))
+    }
+
+    /// Whether values are counts.
+    pub fn is_counted(&self) -> bool {
+        self.stored.counted
     }
 
     /// Decodes stored rows to the columns that `wanted` names (the others stay `None`), and how
@@ -122,11 +149,13 @@ impl StoredRows {
         self.keys.len() + self.values.len()
     }
 
-    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+    /// The keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         slices(&self.keys, &self.key_ends)
     }
 
-    fn values(&self) -> impl Iterator<Item = &[u8]> {
+    /// The values, in order.
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
         slices(&self.values, &self.value_ends)
     }
 }

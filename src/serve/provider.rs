@@ -1,6 +1,6 @@
 //! Stored relations as DataFusion tables: pushdown of keys, bounds and limits.
 
-use super::access::{self, Access};
+use super::access::{self, Access, IndexLayout};
 use super::layout::RowLayout;
 use super::overlay::OverlayRows;
 use super::scan::{ScanExec, ScanSpec};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 pub struct RelationProvider {
     name: String,
     layout: RowLayout,
+    indexes: Vec<Arc<IndexLayout>>,
     visible: Visible,
     overlay: Option<Arc<OverlayRows>>,
 }
@@ -26,7 +27,14 @@ pub struct RelationProvider {
 impl RelationProvider {
     /// The rows of the relation `name`, which lie as `layout` says.
     pub fn new(name: String, layout: RowLayout, visible: Visible, overlay: Option<Arc<OverlayRows>>) -> Self {
-        Self { name, layout, visible, overlay }
+        Self { name, layout, indexes: Vec::new(), visible, overlay }
+    }
+
+    /// With indexes that may be read instead.
+    #[must_use]
+    pub fn with_indexes(mut self, indexes: Vec<Arc<IndexLayout>>) -> Self {
+        self.indexes = indexes;
+        self
     }
 }
 
@@ -48,7 +56,7 @@ impl TableProvider for RelationProvider {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let useful = |filter: &&Expr| {
-            if access::is_useful(filter, &self.layout) {
+            if access::is_useful(filter, &self.layout, &self.indexes) {
                 TableProviderFilterPushDown::Inexact
             } else {
                 TableProviderFilterPushDown::Unsupported
@@ -64,7 +72,11 @@ impl TableProvider for RelationProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let access = if filters.is_empty() { Access::All } else { access::choose(filters, &self.layout)? };
+        let access = if filters.is_empty() {
+            Access::All
+        } else {
+            access::choose(filters, &self.layout, &self.indexes)?
+        };
         let projection =
             projection.cloned().unwrap_or_else(|| (0..self.layout.schema.fields().len()).collect());
         let spec = ScanSpec {

@@ -4,7 +4,7 @@
 //! LIMIT, a cancelled query or a slow client stops the reading. Partitions are ranges of vnodes.
 
 use super::ServeError;
-use super::access::Access;
+use super::access::{Access, IndexLayout};
 use super::layout::{DecodedRows, RowLayout, StoredRows};
 use super::overlay::OverlayRows;
 use crate::state::StateError;
@@ -63,7 +63,7 @@ impl ScanExec {
     /// A scan in about `partitions` partitions that needs to give no more than `limit` rows.
     pub fn new(spec: ScanSpec, partitions: usize, limit: Option<usize>) -> Self {
         let partitions = match &spec.access {
-            Access::Points(_) | Access::Nothing => 1,
+            Access::Points(_) | Access::Index { .. } | Access::Nothing => 1,
             Access::All | Access::Range { .. } => partitions.clamp(1, 16),
         };
         let properties = PlanProperties::new(
@@ -93,6 +93,7 @@ impl DisplayAs for ScanExec {
             Access::All => "all".to_owned(),
             Access::Points(keys) => format!("{} keys", keys.len()),
             Access::Range { .. } => "key range".to_owned(),
+            Access::Index { index, .. } => format!("by index {}", index.name),
             Access::Nothing => "nothing".to_owned(),
         };
         write!(f, "ScanExec: {}, {how}", self.spec.relation)?;
@@ -179,6 +180,8 @@ impl ExecutionPlan for ScanExec {
 enum Cursor {
     /// Key ranges (full keys), last first.
     Ranges(Vec<(Vec<u8>, Vec<u8>)>),
+    /// The same of an index.
+    Index(Vec<(Vec<u8>, Vec<u8>)>),
     /// Point lookups from this index on.
     Points(usize),
     /// Only the overlay's insertions are left.
@@ -206,6 +209,9 @@ impl Reader {
         let cursor = match &spec.access {
             Access::Nothing => Cursor::Insertions,
             Access::Points(_) => Cursor::Points(0),
+            Access::Index { ranges, .. } => {
+                Cursor::Index(ranges.iter().rev().map(|r| (r.lower.clone(), r.upper.clone())).collect())
+            }
             Access::All => {
                 let vnodes = VnodeSet::share(partition, partitions);
                 let table = spec.layout.table.0.to_be_bytes();
@@ -298,23 +304,41 @@ impl Reader {
                 if until == keys.len() { self.cursor = Cursor::Insertions } else { *next = until }
             }
             Cursor::Ranges(ranges) => {
-                while self.stored.len() < most && self.stored.bytes() < BATCH_BYTES {
-                    let Some((lower, upper)) = ranges.last_mut() else { break };
-                    match read_range(&*spec.state, lower, upper, most, &mut self.stored)
-                        .map_err(state_error)?
-                    {
-                        Some(next) => *lower = next,
-                        None => {
-                            ranges.pop();
-                        }
-                    }
-                }
+                read_ranges(&*spec.state, ranges, most, &mut self.stored).map_err(state_error)?;
                 if ranges.is_empty() {
                     self.cursor = Cursor::Insertions;
                 }
             }
+            Cursor::Index(ranges) => {
+                let Access::Index { index, .. } = &spec.access else {
+                    return internal_err!("an index of none");
+                };
+                let mut entries = StoredRows::default();
+                read_ranges(&*spec.state, ranges, most, &mut entries).map_err(state_error)?;
+                if ranges.is_empty() {
+                    self.cursor = Cursor::Insertions;
+                }
+                self.fetch_indexed(index, &entries).map_err(state_error)?;
+            }
         }
         Ok(true)
+    }
+
+    /// Reads the rows that an index's entries stand for.
+    fn fetch_indexed(&mut self, index: &IndexLayout, entries: &StoredRows) -> Result<(), StateError> {
+        let spec = Arc::clone(&self.spec);
+        let keys = spec.layout.keys_of_index(entries, &index.codec, &index.key_columns)?;
+        if spec.layout.is_counted() {
+            // The index holds the whole row, and how often it occurs.
+            keys.iter().zip(entries.values()).for_each(|(key, count)| self.stored.push(key, count));
+            return Ok(());
+        }
+        for (key, value) in keys.iter().zip(spec.state.multi_get(&keys)?) {
+            if let Some(value) = value {
+                self.stored.push(key, &value);
+            }
+        }
+        Ok(())
     }
 
     /// Makes what was fetched the rows to give, each as often as it occurs.
@@ -366,6 +390,25 @@ impl Reader {
         }
         Ok(Some(repeated))
     }
+}
+
+/// Reads entries of ranges (the last one first) until there are `most` or many bytes.
+fn read_ranges(
+    state: &dyn StateRead,
+    ranges: &mut Vec<(Vec<u8>, Vec<u8>)>,
+    most: usize,
+    stored: &mut StoredRows,
+) -> Result<(), StateError> {
+    while stored.len() < most && stored.bytes() < BATCH_BYTES {
+        let Some((lower, upper)) = ranges.last_mut() else { break };
+        match read_range(state, lower, upper, most, stored)? {
+            Some(next) => *lower = next,
+            None => {
+                ranges.pop();
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads entries of a range until there are `most` or many bytes; where to go on, if not at the end.

@@ -1,11 +1,13 @@
 //! A consistent epoch for one query: which rows each scan of its plan reads.
 
+use super::access::IndexLayout;
 use super::layout::RowLayout;
 use super::overlay::OverlayRows;
 use super::provider::RelationProvider;
 use super::system::stored_layout;
 use super::{Overlay, ServeError};
 use crate::job::manager::Visible;
+use crate::state::table::TableLayout;
 use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
@@ -14,7 +16,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, TableScan, TableSource};
 use std::sync::Arc;
 use weir_catalog::relation::RowKey;
-use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectState, SqlState};
+use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectId, ObjectState, SqlState};
 use weir_sql::binder::context::{RelationSource, SystemSource};
 
 /// Gives the rows of system tables.
@@ -82,7 +84,36 @@ impl QuerySnapshot {
         let changes = self.overlay.as_ref().map(|o| o.changes(object.id)).unwrap_or_default();
         let overlay =
             if changes.is_empty() { None } else { OverlayRows::new(&layout, &changes)?.map(Arc::new) };
-        Ok(Arc::new(RelationProvider::new(object.name.to_string(), layout, self.visible.clone(), overlay)))
+        let provider = RelationProvider::new(object.name.to_string(), layout, self.visible.clone(), overlay);
+        Ok(Arc::new(provider.with_indexes(self.indexes(object.id))))
+    }
+}
+
+impl QuerySnapshot {
+    /// The indexes of a relation that are filled.
+    fn indexes(&self, relation: ObjectId) -> Vec<Arc<IndexLayout>> {
+        let index = |object: &Arc<Object>| {
+            let ObjectBody::Index(index) = &object.body else { return None };
+            if index.relation != relation || object.state != ObjectState::Created {
+                return None;
+            }
+            let layout = TableLayout::of_object(object, |id| self.catalog.by_id(id))?;
+            // As the layout has it: a column that is named twice is indexed once.
+            let mut columns: Vec<(usize, bool)> = Vec::new();
+            for (column, descending) in &index.columns {
+                if !columns.iter().any(|(c, _)| c == column) {
+                    columns.push((*column, *descending));
+                }
+            }
+            Some(Arc::new(IndexLayout {
+                name: object.name.to_string(),
+                table: layout.id,
+                columns,
+                key_columns: layout.key_columns,
+                codec: layout.key,
+            }))
+        };
+        self.catalog.objects().filter_map(index).collect()
     }
 }
 

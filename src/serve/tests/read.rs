@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::serve::execute::QueryEngine;
 use crate::state::key::KeyCodec;
 use crate::state::store::{StateRead, full_key};
+use crate::state::table::{StateTable, TableLayout};
 use crate::state::value::ValueCodec;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{ChangeBatch, Epoch, Vnode};
@@ -19,7 +20,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::relation::{MaterializedView, OnConflict, Table};
+use weir_catalog::relation::{Index, MaterializedView, OnConflict, Table};
 use weir_catalog::source::{FormatSpec, Source};
 use weir_catalog::{CatalogChange, Column, ObjectId, ObjectName};
 
@@ -109,12 +110,18 @@ fn fixture(count: i32) -> Fixture {
         format: FormatSpec::default(),
         watermark: None,
     });
+    let index = ObjectBody::Index(Index {
+        relation: ObjectId::FIRST_USER,
+        columns: vec![(2, false), (1, true)],
+        include: vec![],
+    });
     let mut catalog = CatalogSnapshot::default();
     for (name, body, state) in [
         ("t", t, ObjectState::Created),
         ("v", v.clone(), ObjectState::Created),
         ("s", s, ObjectState::Created),
         ("filling", v, ObjectState::Creating),
+        ("t_name_at", index, ObjectState::Created),
     ] {
         let object = Object {
             id: catalog.next_id,
@@ -150,6 +157,18 @@ fn fixture(count: i32) -> Fixture {
     (0..count).for_each(|i| *occurs.entry(name(i)).or_default() += 1);
     let occurs = |row: usize| occurs[&name(row as i32)];
     put(first + 1, vec![DataType::Utf8], &[names], &|row| occurs(row).to_le_bytes().to_vec());
+    let index = catalog.get(&ObjectName::public("t_name_at")).expect("exists");
+    let layout = TableLayout::of_object(index, |id| catalog.by_id(id)).expect("an index");
+    let mut table = StateTable::new(Arc::new(layout));
+    let schema =
+        weir_catalog::column::arrow_schema(catalog.get(&ObjectName::public("t")).expect("t").columns());
+    let batch = RecordBatch::try_new(schema, all.clone()).expect("valid");
+    if count > 0 {
+        table.write(&ChangeBatch::insertions(batch));
+    }
+    for (_, key, value) in table.seal().iter() {
+        entries.insert(key.to_vec(), value.to_vec());
+    }
     let config = Config::new([("query.threads", "2")]).expect("valid");
     let state = Arc::new(MemoryState { entries, scanned: AtomicUsize::new(0) });
     Fixture { catalog: Arc::new(catalog), state, engine: QueryEngine::new(&config).expect("started") }
@@ -235,6 +254,27 @@ async fn keys_are_looked_up_without_a_scan() {
     let nothing = fixture.scan("t").filter(nothing).expect("a filter");
     assert_eq!(total(&fixture.run(nothing).await.expect("rows")), 0);
     assert_eq!(scanned(), 0);
+}
+
+#[tokio::test]
+async fn an_index_is_read_instead_of_the_relation() {
+    let fixture = fixture(6_000);
+    let scanned = || fixture.state.scanned.swap(0, Ordering::Relaxed);
+    let both = col("name").eq(lit("name1")).and(col("at").eq(lit(3i64)));
+    let expected = (0..6_000).filter(|i| i % 3 != 0 && i % 4 == 1 && i % 10 == 3).count();
+    let plan = fixture.scan("t").filter(both).expect("a filter");
+    assert_eq!(total(&fixture.run(plan).await.expect("rows")), expected);
+    assert_eq!(scanned(), expected);
+
+    let prefix = col("name").in_list(vec![lit("name1"), lit("name2"), lit("nobody")], false);
+    let expected = (0..6_000).filter(|i| i % 3 != 0 && (i % 4 == 1 || i % 4 == 2)).count();
+    let plan = fixture.scan("t").filter(prefix).expect("a filter");
+    assert_eq!(total(&fixture.run(plan).await.expect("rows")), expected);
+    assert_eq!(scanned(), expected);
+
+    let later = fixture.scan("t").filter(col("at").eq(lit(3i64))).expect("a filter");
+    assert_eq!(total(&fixture.run(later).await.expect("rows")), 600);
+    assert_eq!(scanned(), 6_000, "the second column alone is no use");
 }
 
 #[tokio::test]
