@@ -4,11 +4,14 @@
 //! Values are text, as SQL writes them; [`SettingSpec::normalize`] checks one and gives the
 //! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
 
+use crate::units::{available_memory, distance, parse_bool, parse_percent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_catalog::{ClientError, SqlState};
+
+pub use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// What a setting's text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,25 +136,9 @@ pub fn find(name: &str) -> Result<&'static SettingSpec, ConfigError> {
 /// The setting whose name is most like `name`, if one is like it at all.
 fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
-    let likeness = |s: &&SettingSpec| strsim(&name, &s.name.to_ascii_lowercase());
+    let likeness = |s: &&SettingSpec| distance(&name, &s.name.to_ascii_lowercase());
     let best = SETTINGS.iter().min_by_key(likeness)?;
     (likeness(&best) <= 3).then_some(best.name)
-}
-
-/// The Levenshtein distance.
-fn strsim(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 impl SettingSpec {
@@ -215,75 +202,6 @@ impl SettingSpec {
             _ => None,
         }
     }
-}
-
-fn parse_bool(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "on" | "true" | "yes" | "1" | "t" | "y" => Some(true),
-        "off" | "false" | "no" | "0" | "f" | "n" => Some(false),
-        _ => None,
-    }
-}
-
-fn split_unit(value: &str) -> Option<(f64, &str)> {
-    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let number = value[..end].parse().ok()?;
-    Some((number, value[end..].trim()))
-}
-
-/// Reads `100ms`, `1s`, `10min`; without a unit, milliseconds.
-pub fn parse_duration(value: &str) -> Option<Duration> {
-    let (number, unit) = split_unit(value)?;
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" | "" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(number * seconds).ok()
-}
-
-/// Writes a duration in its largest whole unit, as PostgreSQL does.
-pub fn format_duration(duration: Duration) -> String {
-    let us = duration.as_micros();
-    let units =
-        [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms")];
-    match units.iter().find(|(size, _)| us >= *size && us.is_multiple_of(*size)) {
-        Some((size, unit)) => format!("{}{unit}", us / size),
-        None if us == 0 => "0".to_owned(),
-        None => format!("{us}us"),
-    }
-}
-
-/// Reads `64MB`, `1GB`; without a unit, bytes.
-pub fn parse_bytes(value: &str) -> Option<u64> {
-    let (number, unit) = split_unit(value)?;
-    let scale = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "kb" | "kib" => 1024.0,
-        "mb" | "mib" => 1024f64.powi(2),
-        "gb" | "gib" => 1024f64.powi(3),
-        "tb" | "tib" => 1024f64.powi(4),
-        _ => return None,
-    };
-    Some((number * scale) as u64)
-}
-
-/// Writes a size in its largest whole unit.
-pub fn format_bytes(bytes: u64) -> String {
-    let units = [(1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")];
-    match units.iter().find(|(size, _)| bytes >= *size && bytes.is_multiple_of(*size)) {
-        Some((size, unit)) => format!("{}{unit}", bytes / size),
-        None => format!("{bytes}B"),
-    }
-}
-
-fn parse_percent(value: &str) -> Option<u8> {
-    let percent = value.strip_suffix('%')?.trim().parse().ok()?;
-    (1..=100).contains(&percent).then_some(percent)
 }
 
 fn date_style(value: &str) -> Option<String> {
@@ -524,18 +442,6 @@ fn memory_size(value: &str, whole: usize) -> usize {
         Some(percent) => whole / 100 * usize::from(percent),
         None => parse_bytes(value).map_or(whole, |bytes| bytes as usize),
     }
-}
-
-/// The smaller of the machine's memory and the cgroup's.
-fn available_memory() -> usize {
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
-        line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kb| kb * 1024)
-    });
-    let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok());
-    machine.into_iter().chain(cgroup).min().unwrap_or(1 << 30)
 }
 
 #[cfg(test)]

@@ -23,4 +23,5 @@ pub mod session;
 pub mod state;
 pub mod stream;
 pub mod telemetry;
+pub mod units;
 pub mod wire;

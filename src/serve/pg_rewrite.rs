@@ -1,26 +1,19 @@
-//! Catalog queries of `psql` and drivers, in a form that DataFusion can plan.
-//!
-//! Only what names system tables or oid aliases is touched; a user's own query passes unchanged.
+//! What catalog queries of `psql` say that a plan has no form for. Only SELECTs over system tables
+//! are touched; a user's own query passes unchanged.
 //!
 //! ```text
-//!   x::regclass                        →  weir_regclass(x)           name of a number, number of a name
-//!   SELECT … FROM pg_policy …          →  SELECT NULL … WHERE false  a table that never has rows
-//!   ARRAY(SELECT x FROM pg_…)          →  coalesce((SELECT array_agg(x) FROM pg_…), ARRAY[])
-//!   SELECT (SELECT x FROM pg_… WHERE outer …)   →  (SELECT max(x) FROM pg_… WHERE …)
-//!   SELECT EXISTS (SELECT … FROM pg_…) →  (SELECT count(*) FROM pg_… ) > 0
+//!   SELECT t.tableoid FROM pg_class t    →  1259           the hidden column that tells a row's table
+//!   SELECT EXISTS (SELECT … FROM pg_…)   →  (SELECT count(*) FROM pg_… ) > 0
 //! ```
-//! The last two say the same where there is at most one row, as in those queries.
 
 use super::pg_relations::system_oid;
 use super::system::SYSTEM_TABLES;
 use sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArguments, GroupByExpr, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
-    visit_expressions, visit_expressions_mut,
+    Expr, Function, FunctionArguments, GroupByExpr, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SetExpr, TableFactor, Value, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use weir_sql::parser::statement::{Parsed, Statement};
@@ -36,30 +29,10 @@ pub fn adapt(parsed: &mut Parsed) {
     }
 }
 
-/// Types that are a number inside and a name outside.
-const ALIASES: &[&str] = &["regclass", "regtype", "regproc", "regnamespace", "regrole"];
-/// Types that are nothing but a number.
-const NUMBERS: &[&str] = &["oid", "int2", "int4", "int8", "integer", "int", "bigint", "smallint", "xid"];
-
 struct Adapter;
 
 impl VisitorMut for Adapter {
     type Break = Infallible;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
-        if let SetExpr::Select(select) = &mut *query.body
-            && empty(select)
-        {
-            query.order_by = None;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
-        // The members of a UNION are not queries of their own.
-        empty(select);
-        ControlFlow::Continue(())
-    }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
         table_oids(select);
@@ -72,28 +45,6 @@ impl VisitorMut for Adapter {
                 exists_as_count(expr);
                 ControlFlow::Continue(())
             });
-            if let SelectItem::UnnamedExpr(expr) = item
-                && let Some(name) = alias_name(expr)
-            {
-                let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
-                *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
-        let replaced = match expr {
-            Expr::Cast { expr: inner, data_type, .. } => cast(inner, data_type),
-            Expr::Function(function) => array_of_query(function),
-            Expr::Subquery(query) => scalar(query),
-            Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if is_unknown_array(right) => {
-                Some(std::mem::replace(&mut **left, Expr::Value(Value::Null.into())))
-            }
-            _ => None,
-        };
-        if let Some(replaced) = replaced {
-            *expr = replaced;
         }
         ControlFlow::Continue(())
     }
@@ -170,56 +121,6 @@ fn table_oids(select: &mut Select) {
     });
 }
 
-/// Makes a SELECT that can't have rows one without tables. Says whether it did.
-fn empty(select: &mut Select) -> bool {
-    use sqlparser::ast::JoinOperator::{CrossJoin, Inner, Join};
-    let never = |factor: &TableFactor| table_of(factor).is_some_and(|(table, _)| table.is_always_empty());
-    let without_rows = select.from.iter().any(|from| {
-        let kept = |op| matches!(op, &Inner(_) | &Join(_) | &CrossJoin(_));
-        let preserved = from.joins.iter().all(|j| {
-            !matches!(
-                j.join_operator,
-                sqlparser::ast::JoinOperator::RightOuter(_)
-                    | sqlparser::ast::JoinOperator::Right(_)
-                    | sqlparser::ast::JoinOperator::FullOuter(_)
-            )
-        });
-        preserved
-            && (never(&from.relation)
-                || from.joins.iter().any(|j| kept(&j.join_operator) && never(&j.relation)))
-    });
-    let wildcard =
-        |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-    if !without_rows || select.projection.iter().any(wildcard) || aggregates(select) {
-        return false;
-    }
-    let null = parsed("CAST(NULL AS TEXT)");
-    for item in &mut select.projection {
-        let Some(null) = null.clone() else { return false };
-        match item {
-            SelectItem::ExprWithAlias { expr, .. } => *expr = null,
-            SelectItem::UnnamedExpr(expr) => {
-                let name = match &*expr {
-                    Expr::Identifier(ident) => Some(ident.value.clone()),
-                    Expr::CompoundIdentifier(parts) => parts.last().map(|p| p.value.clone()),
-                    Expr::Function(function) => Some(last_name(&function.name)),
-                    other => alias_name(other),
-                };
-                *item = match name {
-                    Some(name) => {
-                        SelectItem::ExprWithAlias { expr: null, alias: Ident::with_quote('"', name) }
-                    }
-                    None => SelectItem::UnnamedExpr(null),
-                };
-            }
-            _ => {}
-        }
-    }
-    select.from.clear();
-    select.selection = Some(Expr::Value(Value::Boolean(false).into()));
-    true
-}
-
 /// Whether it gives a row even without input.
 fn aggregates(select: &Select) -> bool {
     let grouped = match &select.group_by {
@@ -273,50 +174,6 @@ fn contains_subquery(expr: &Expr) -> bool {
     found
 }
 
-fn type_word(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Regclass => "regclass".to_owned(),
-        DataType::Custom(name, _) => last_name(name),
-        other => other.to_string().to_lowercase(),
-    }
-}
-
-fn is_text_literal(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
-}
-
-/// `x::regclass` and `x::regclass::oid`.
-fn cast(inner: &mut Expr, data_type: &DataType) -> Option<Expr> {
-    let word = type_word(data_type);
-    let taken = |e: &mut Expr| std::mem::replace(e, Expr::Value(Value::Null.into()));
-    if ALIASES.contains(&word.as_str()) {
-        return parsed(&format!("weir_{word}({inner})"));
-    }
-    if NUMBERS.contains(&word.as_str())
-        && let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = inner
-        && last_name(name).starts_with("weir_reg")
-        && let [sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(argument))] =
-            list.args.as_mut_slice()
-    {
-        let text = is_text_literal(argument) || matches!(argument, Expr::Value(_));
-        return Some(if text { taken(inner) } else { taken(argument) });
-    }
-    None
-}
-
-/// The name that PostgreSQL gives a column that casts to an oid alias.
-fn alias_name(expr: &Expr) -> Option<String> {
-    let Expr::Function(function) = expr else { return None };
-    let name = last_name(&function.name);
-    let word = name.strip_prefix("weir_")?;
-    let FunctionArguments::List(list) = &function.args else { return None };
-    let argument = list.args.first()?.to_string();
-    let column = argument.rsplit('.').next().unwrap_or_default();
-    let plain = !column.is_empty() && column.chars().all(|c| c.is_alphanumeric() || c == '_');
-    let named = plain && !column.starts_with(|c: char| c.is_ascii_digit());
-    Some(if named { column.to_owned() } else { word.to_owned() })
-}
-
 fn simple_select(query: &mut Query) -> Option<&mut Select> {
     let plain = query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
     match &mut *query.body {
@@ -324,115 +181,6 @@ fn simple_select(query: &mut Query) -> Option<&mut Select> {
             Some(select)
         }
         _ => None,
-    }
-}
-
-fn only_item(select: &Select) -> Option<&Expr> {
-    match select.projection.as_slice() {
-        [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => Some(expr),
-        _ => None,
-    }
-}
-
-/// `ARRAY(SELECT …)` over system tables.
-fn array_of_query(function: &mut Function) -> Option<Expr> {
-    let FunctionArguments::Subquery(query) = &mut function.args else { return None };
-    if !last_name(&function.name).eq_ignore_ascii_case("array") {
-        return None;
-    }
-    let order = query.order_by.take().map(|order| order.to_string());
-    let select = simple_select(query)?;
-    let item = only_item(select)?.to_string();
-    if select.from.is_empty() {
-        return parsed("CAST(ARRAY[] AS TEXT[])");
-    }
-    if !reads_system_only(select) {
-        // Options of relations, which have none here.
-        let of_function = select.from.iter().all(|f| {
-            matches!(&f.relation, TableFactor::UNNEST { .. } | TableFactor::Function { .. })
-                || matches!(&f.relation, TableFactor::Table { args: Some(_), .. })
-        });
-        return if of_function { parsed("CAST(NULL AS TEXT[])") } else { None };
-    }
-    // ORDER BY 1 counts the items of the SELECT; inside an aggregate it would be a constant.
-    let order = match order.as_deref() {
-        Some("ORDER BY 1") => format!(" ORDER BY {item}"),
-        Some(order) => format!(" {order}"),
-        None => String::new(),
-    };
-    select.projection = vec![SelectItem::UnnamedExpr(parsed(&format!("array_agg({item}{order})"))?)];
-    parsed(&format!("coalesce(({query}), CAST(ARRAY[] AS TEXT[]))"))
-}
-
-fn is_unknown_array(expr: &Expr) -> bool {
-    expr.to_string() == "CAST(NULL AS TEXT[])" || expr.to_string() == "NULL::TEXT[]"
-}
-
-/// Qualifiers that an expression's columns have.
-fn qualifiers(expr: &Expr) -> HashSet<Option<String>> {
-    let mut found = HashSet::new();
-    let _: ControlFlow<()> = visit_expressions(expr, |e| {
-        match e {
-            Expr::Identifier(_) => drop(found.insert(None)),
-            Expr::CompoundIdentifier(parts) if parts.len() > 1 => {
-                found.insert(Some(parts[0].value.to_lowercase()));
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    });
-    found
-}
-
-fn conjuncts(expr: &Expr) -> Vec<&Expr> {
-    match expr {
-        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            let mut all = conjuncts(left);
-            all.extend(conjuncts(right));
-            all
-        }
-        Expr::Nested(inner) => conjuncts(inner),
-        other => vec![other],
-    }
-}
-
-fn joined(conjuncts: &[&Expr]) -> String {
-    conjuncts.iter().map(|e| format!("({e})")).collect::<Vec<_>>().join(" AND ")
-}
-
-/// A scalar subquery over system tables that refers to an outer one: DataFusion wants it to
-/// aggregate, and to compare with the outer query by `=` only.
-fn scalar(query: &mut Query) -> Option<Expr> {
-    let select = simple_select(query)?;
-    if !reads_system_only(select) || aggregates(select) {
-        return None;
-    }
-    let local: HashSet<String> = select
-        .from
-        .iter()
-        .flat_map(|f| std::iter::once(&f.relation).chain(f.joins.iter().map(|j| &j.relation)))
-        .filter_map(|f| table_of(f).map(|(_, alias)| alias))
-        .collect();
-    let selection = select.selection.clone()?;
-    let outer = |e: &&Expr| {
-        let used = qualifiers(e);
-        !used.is_empty() && used.iter().all(|q| q.as_ref().is_some_and(|q| !local.contains(q)))
-    };
-    let touches_outer = qualifiers(&selection).iter().any(|q| q.as_ref().is_some_and(|q| !local.contains(q)));
-    if !touches_outer {
-        return None;
-    }
-    let item = only_item(select)?.to_string();
-    if item.ends_with("collname") {
-        // A collation other than the type's own: there is none.
-        return parsed("CAST(NULL AS TEXT)");
-    }
-    let (outside, inside): (Vec<&Expr>, Vec<&Expr>) = conjuncts(&selection).into_iter().partition(outer);
-    select.projection = vec![SelectItem::UnnamedExpr(parsed(&format!("max({item})"))?)];
-    select.selection = if inside.is_empty() { None } else { parsed(&joined(&inside)) };
-    match outside.is_empty() {
-        true => parsed(&format!("({query})")),
-        false => parsed(&format!("CASE WHEN {} THEN ({query}) END", joined(&outside))),
     }
 }
 
