@@ -177,12 +177,12 @@ fn by_index(
     let mut hashes = Vec::new();
     hash_columns(&columns, rows, &mut hashes);
     let mut ranges = Vec::new();
-    for row in 0..rows {
+    for (row, hash) in hashes.iter().enumerate() {
         let mut key = Vec::new();
         codec.encode(&columns, row, &mut key);
         // Entries lie by the hash of all indexed columns.
         let vnodes: Vec<Vnode> = if fixed == index.columns.len() {
-            vec![Vnode::of_hash(hashes[row])]
+            vec![Vnode::of_hash(*hash)]
         } else {
             VnodeSet::all().iter().collect()
         };

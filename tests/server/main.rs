@@ -5,4 +5,5 @@ mod exactly_once;
 mod harness;
 mod nexmark;
 mod protocol;
+mod psql;
 mod recovery;
