@@ -136,8 +136,10 @@ impl ServeContext {
         options: QueryOptions,
     ) -> Result<SendableRecordBatchStream, ServeError> {
         METRICS.queries.inc();
+        // The catalog first: an index that it shows as created is filled in the epoch.
+        let catalog = self.db.catalog();
         let visible = options.at.unwrap_or_else(|| self.db.visible());
-        let snapshot = QuerySnapshot::new(self.db.catalog(), visible, options.overlay);
+        let snapshot = QuerySnapshot::new(catalog, visible, options.overlay);
         let plan = with_params(plan, options.params)?;
         let plan = snapshot.resolve(plan, &self.system_rows(&options.session))?;
         let memory_limit = options.memory_limit.unwrap_or(self.config.query_memory_limit);

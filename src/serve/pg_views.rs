@@ -15,6 +15,7 @@ const VIEWS: &[&str] = &[
     "pg_indexes",
     "pg_locks",
     "pg_matviews",
+    "pg_prepared_statements",
     "pg_roles",
     "pg_sequences",
     "pg_settings",
@@ -52,6 +53,7 @@ pub fn tables() -> Vec<TableSpec> {
         table("pg_stat_user_tables", PG_STAT_USER_TABLES, pg_stat_user_tables),
         table("pg_locks", PG_LOCKS, |_| Vec::new()),
         table("pg_sequences", PG_SEQUENCES, |_| Vec::new()),
+        table("pg_prepared_statements", PG_PREPARED_STATEMENTS, |_| Vec::new()),
     ]
 }
 
@@ -370,4 +372,10 @@ const PG_SEQUENCES: Columns = &[
     ("schemaname", Name), ("sequencename", Name), ("sequenceowner", Name), ("data_type", Text),
     ("start_value", Int8), ("min_value", Int8), ("max_value", Int8), ("increment_by", Int8), ("cycle", Bool),
     ("cache_size", Int8), ("last_value", Int8),
+];
+
+#[rustfmt::skip]
+const PG_PREPARED_STATEMENTS: Columns = &[
+    ("name", Text), ("statement", Text), ("prepare_time", Timestamptz), ("parameter_types", TextArray),
+    ("from_sql", Bool),
 ];

@@ -3,6 +3,7 @@
 mod equivalence;
 mod exactly_once;
 mod harness;
+mod lifecycle;
 mod nexmark;
 mod protocol;
 mod psql;
