@@ -80,7 +80,8 @@ fn is_test(path: &str) -> bool {
 
 /// The part of a file before its inline tests.
 fn code(text: &str) -> &str {
-    text.find("#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..at])
+    let starts = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub mod testing {"];
+    starts.iter().filter_map(|start| text.find(start)).min().map_or(text, |at| &text[..at])
 }
 
 fn fail(what: &str, found: Vec<String>) {

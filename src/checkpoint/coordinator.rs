@@ -8,152 +8,21 @@
 //! ```
 
 use super::decide::{Action, Decider, Event, Settings};
-use super::participant::{ActorReport, CommitHandle, Offset, OffsetKey, Sealed};
-use crate::state::store::{StateRead, WriteRun};
-use crate::stream::{ActorId, Barrier, BarrierKind, Epoch, Mutation};
+pub use super::message::*;
+use super::participant::{ActorReport, CommitHandle, Sealed};
+use crate::state::store::StateRead;
+use crate::stream::{ActorId, Barrier, BarrierKind, Epoch};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
+use weir_catalog::JobId;
 use weir_catalog::system::facts::CheckpointFact;
-use weir_catalog::{JobId, ObjectId};
 
 /// Checkpoints remembered for `weir_catalog.checkpoints`.
 const HISTORY_MAX: usize = 300;
-
-/// What a reader sees: one epoch of everything.
-#[derive(Clone)]
-pub struct Visible {
-    /// The epoch.
-    pub epoch: Epoch,
-    /// The DML position that it holds.
-    pub dml_position: u64,
-    /// The rows of tables, views and indexes as of the epoch.
-    pub state: Arc<dyn StateRead>,
-}
-
-/// Sends a barrier to one root actor.
-pub type Inject = Arc<dyn Fn(&Arc<Barrier>) + Send + Sync>;
-
-/// A change of the graph that waits for its barrier.
-pub struct MutationRequest {
-    /// What the barrier carries.
-    pub mutation: Mutation,
-    /// Actors that report from this barrier on.
-    pub added: Vec<ActorId>,
-    /// Root actors among them: they get barriers from the coordinator.
-    pub roots: Vec<(ActorId, Inject)>,
-    /// Actors that report this barrier last.
-    pub removed: Vec<ActorId>,
-    /// Jobs that fill from this barrier on.
-    pub filling: Vec<JobId>,
-    /// Answered when the barrier's epoch is visible.
-    pub done: oneshot::Sender<Result<Epoch, String>>,
-}
-
-/// What a checkpoint holds beside the state, as gathered from the actors.
-#[derive(Clone, Debug, Default)]
-pub struct CheckpointContents {
-    /// Its epoch.
-    pub epoch: Epoch,
-    /// The DML position up to which its tables hold changes.
-    pub dml_position: u64,
-    /// `now()` at its barrier.
-    pub now_us: i64,
-    /// Where every split was read up to.
-    pub offsets: Vec<(OffsetKey, Offset)>,
-    /// What sinks promised and is not yet known to be committed.
-    pub handles: Vec<CommitHandle>,
-    /// Jobs whose whole state it holds: those that run and have caught up.
-    pub jobs: Vec<JobId>,
-}
-
-/// What the store did with a checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StoredCheckpoint {
-    /// Bytes that it names.
-    pub total_bytes: u64,
-    /// Bytes that no earlier one had.
-    pub new_bytes: u64,
-}
-
-/// Where sealed epochs go. Both calls return at once; outcomes come back as messages.
-pub trait EpochStore: Send {
-    /// Applies `runs`, publishes the epoch ([`Message::Visible`]) and, with `contents`, makes the
-    /// checkpoint ([`Message::Durable`] or [`Message::CheckpointFailed`]).
-    fn submit(
-        &mut self,
-        epoch: Epoch,
-        dml_position: u64,
-        runs: Vec<WriteRun>,
-        contents: Option<CheckpointContents>,
-    );
-    /// A checkpoint is complete: sinks may commit what it promised.
-    fn complete(&mut self, contents: &CheckpointContents);
-}
-
-/// What the coordinator is told.
-pub enum Message {
-    /// An actor reported.
-    Report(ActorReport),
-    /// An actor can't go on.
-    Failed(String),
-    /// An epoch was published.
-    Visible(Epoch, Arc<dyn StateRead>),
-    /// A checkpoint's manifest was written.
-    Durable(Epoch, StoredCheckpoint),
-    /// A checkpoint could not be made.
-    CheckpointFailed(Epoch, String),
-    /// A sink's target holds everything up to this epoch.
-    Committed(ObjectId, Epoch),
-    /// Somebody waits for a visible tick.
-    Tick(oneshot::Sender<Result<Epoch, String>>),
-    /// Somebody waits for a durable checkpoint.
-    Checkpoint(oneshot::Sender<Result<Epoch, String>>),
-    /// A change of the graph.
-    Mutate(MutationRequest),
-    /// A job that was filling is done or given up.
-    Filled(JobId),
-    /// Other settings.
-    Settings(Settings),
-    /// Ends the thread.
-    Stop,
-}
-
-/// How far a job has come with what existed before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Filling {
-    /// Rows read.
-    pub rows: u64,
-    /// Whether all its actors have caught up, as of a visible epoch.
-    pub done: bool,
-}
-
-/// What the coordinator shows to others.
-pub struct Shown {
-    /// The newest visible epoch.
-    pub visible: watch::Sender<Visible>,
-    /// Jobs that fill.
-    pub filling: watch::Sender<HashMap<JobId, Filling>>,
-    /// The last checkpoints, oldest first.
-    pub history: Mutex<VecDeque<CheckpointFact>>,
-    /// Offsets of the newest durable checkpoint.
-    pub offsets: Mutex<Vec<(OffsetKey, Offset)>>,
-}
-
-impl Shown {
-    /// With `visible` to begin with.
-    pub fn new(visible: Visible) -> Self {
-        Self {
-            visible: watch::Sender::new(visible),
-            filling: watch::Sender::new(HashMap::new()),
-            history: Mutex::default(),
-            offsets: Mutex::default(),
-        }
-    }
-}
 
 /// What a coordinator starts with.
 pub struct Start {
@@ -540,31 +409,5 @@ fn answer(waiters: &mut Vec<Waiter>, epoch: Epoch) {
         } else {
             waiters.push(waiter);
         }
-    }
-}
-
-/// Sends messages to the coordinator.
-#[derive(Clone)]
-pub struct CoordinatorHandle(Sender<Message>);
-
-impl CoordinatorHandle {
-    /// For the sending end of its channel.
-    pub fn new(sender: Sender<Message>) -> Self {
-        Self(sender)
-    }
-
-    /// Tells it something. If it has ended, whoever waits learns by the dropped answer.
-    pub fn send(&self, message: Message) {
-        let _ = self.0.send(message);
-    }
-
-    /// Asks for something that is answered later.
-    pub async fn ask(
-        &self,
-        message: impl FnOnce(oneshot::Sender<Result<Epoch, String>>) -> Message,
-    ) -> Result<Epoch, String> {
-        let (answer, receiver) = oneshot::channel();
-        self.send(message(answer));
-        receiver.await.unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()))
     }
 }

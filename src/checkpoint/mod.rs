@@ -8,5 +8,6 @@ pub mod coordinator;
 pub mod decide;
 pub mod gc;
 pub mod manifest;
+pub mod message;
 pub mod participant;
 pub mod storage;

@@ -5,8 +5,9 @@
 //! [`super::restart`] replaces when it fails.
 
 pub use super::committers::DeliveryStatus;
+use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting};
-use super::running::{JobSpec, fills};
+use super::running::JobSpec;
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
 use crate::dml::log::DmlLog;

@@ -13,6 +13,7 @@ mod assemble;
 mod build;
 mod build_stateful;
 mod committers;
+mod edges;
 pub mod graph;
 mod incarnation;
 mod restart;

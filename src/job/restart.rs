@@ -8,9 +8,10 @@
 //! epoch, and jobs can be dropped.
 
 use super::committers::Committers;
+use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting, decide_settings};
 use super::manager::JobError;
-use super::running::{Ground, JobSpec, RestoredState, Running, fills};
+use super::running::{Ground, JobSpec, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Message, Start};

@@ -6,30 +6,31 @@
 
 use super::assemble::{Assembled, NewActor, Site};
 use super::build::{BuildContext, OpenSource, assign_tables};
+use super::edges::{edges_to, fills, inject, reads, restore_actors};
 use super::graph::{Fragment, cut};
 use super::manager::JobError;
 use super::tail::{self, Tails};
-use crate::checkpoint::coordinator::{CoordinatorHandle, Inject, Message as Told, MutationRequest, Shown};
+use crate::checkpoint::coordinator::{CoordinatorHandle, Message as Told, MutationRequest, Shown};
 use crate::checkpoint::participant::{ActorReport, Offset, OffsetKey};
 use crate::connectors::registry;
 use crate::dataflow::actor::{ActorEvents, ActorShared};
 use crate::dataflow::chain::StateSource;
-use crate::dataflow::exchange::{ActorIds, Edge, Routing, Sender};
-use crate::dataflow::operator::{OperatorError, Restored};
+use crate::dataflow::exchange::ActorIds;
+use crate::dataflow::operator::OperatorError;
 use crate::dataflow::worker::Worker;
 use crate::operators::dml::DmlReader;
 use crate::operators::expr::ErrorCounter;
 use crate::operators::source::{SourceCounts, SourceReader, SourceShared, SourceSpec};
 use crate::state::store::StateRead;
 use crate::state::table::TableLayout;
-use crate::stream::{ActorId, Epoch, Message, Mutation};
+use crate::stream::{ActorId, Epoch, Mutation};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use weir_catalog::system::facts::JobFact;
 use weir_catalog::{JobId, Object, ObjectBody, ObjectId, TableId};
-use weir_sql::plan::{PlanNode, PlanOp, StreamPlan};
+use weir_sql::plan::StreamPlan;
 
 /// A job to start.
 pub struct JobSpec {
@@ -340,7 +341,7 @@ impl Running {
             let upstream = jobs
                 .get(&external.relation)
                 .ok_or_else(|| JobError::internal(format!("object {} is not running", external.relation)))?;
-            for (actor, edge) in edges_to(id, upstream, external.senders) {
+            for (actor, edge) in edges_to(id, (&upstream.outputs, &upstream.key), external.senders) {
                 let number = self.shared.pending.add(edge);
                 change.mutation.attach.entry(actor).or_default().push(number);
             }
@@ -460,75 +461,4 @@ impl SiteOf<'_> {
     ) -> Result<Assembled, JobError> {
         self.run(|site| site.fragments(job, fragments, context, tail))
     }
-}
-
-fn inject(control: Sender) -> Inject {
-    Arc::new(move |barrier| control.send(Message::Barrier(Arc::clone(barrier))))
-}
-
-/// Every actor takes up its state, several at a time.
-fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Result<(), JobError> {
-    let results: Vec<Result<(), OperatorError>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = actors
-            .iter_mut()
-            .map(|new| {
-                scope.spawn(|| {
-                    let restored = Restored {
-                        state: &restored.state,
-                        vnodes: &new.vnodes,
-                        offsets: &restored.offsets,
-                        epoch: restored.epoch,
-                    };
-                    new.actor.chain_mut().operators_mut().try_for_each(|operator| operator.restore(&restored))
-                })
-            })
-            .collect();
-        let panicked = || Err(OperatorError::Internal("restoring panicked".to_owned()));
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
-    });
-    results
-        .into_iter()
-        .collect::<Result<(), _>>()
-        .map_err(|e| JobError::internal(format!("could not restore: {e}")))
-}
-
-/// The outputs that the actors of `upstream` gain: to the reading fragment's actors, whose
-/// channels are `senders` (by reading actor, then by upstream actor).
-fn edges_to(job: JobId, upstream: &RunningJob, senders: Vec<Vec<Sender>>) -> Vec<(ActorId, Edge)> {
-    let readers = senders.len();
-    let forward = |sender: Sender| Edge { job, routing: Routing::Forward(sender) };
-    if upstream.outputs.len() == readers {
-        let pairs = upstream.outputs.iter().zip(senders);
-        return pairs.flat_map(|(actor, s)| s.into_iter().map(|s| (*actor, forward(s)))).collect();
-    }
-    let of_actor = |index: usize| senders.iter().map(|s| s[index].clone()).collect::<Vec<_>>();
-    upstream
-        .outputs
-        .iter()
-        .enumerate()
-        .map(|(index, actor)| {
-            (*actor, Edge { job, routing: Routing::Hash(upstream.key.clone(), of_actor(index)) })
-        })
-        .collect()
-}
-
-/// Whether a job of this plan has a past to catch up with: one that reads nothing (a query that is
-/// known to be empty, VALUES) has none.
-pub fn fills(plan: Option<&StreamPlan>) -> bool {
-    plan.is_some_and(|plan| !reads(&plan.root).is_empty())
-}
-
-/// The relations and sources that a plan reads, with the columns; once for each scan.
-fn reads(root: &PlanNode) -> Vec<(ObjectId, Vec<usize>)> {
-    let mut found = Vec::new();
-    let mut nodes = vec![root];
-    while let Some(node) = nodes.pop() {
-        match &node.op {
-            PlanOp::Source { source, columns } => found.push((*source, columns.clone())),
-            PlanOp::Scan { relation, columns } => found.push((*relation, columns.clone())),
-            _ => {}
-        }
-        nodes.extend(&node.inputs);
-    }
-    found
 }

@@ -2,7 +2,7 @@
 //! on, and the columns of tables that have no rows here.
 
 use super::system::{RowSource, TableSpec};
-use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array, new_null_array};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion_pg_catalog::pg_catalog::{ArrowTable, PgCatalogStaticTables};
@@ -27,6 +27,18 @@ const ARRAYS: &[(&str, DataType)] = &[
     ("prattrs", DataType::Int64),
     ("stxkeys", DataType::Int64),
     ("stxkind", DataType::Utf8),
+];
+
+/// Text that is an array in PostgreSQL.
+const TEXT_ARRAYS: &[&str] = &[
+    "proconfig",
+    "spcoptions",
+    "setconfig",
+    "extconfig",
+    "extcondition",
+    "evttags",
+    "fdwoptions",
+    "umoptions",
 ];
 
 /// The tables. What `datafusion-pg-catalog` can't give is missing.
