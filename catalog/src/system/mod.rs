@@ -136,8 +136,15 @@ pub struct SystemTable {
 pub const WEIR_CATALOG: &str = "weir_catalog";
 
 /// Every table of `weir_catalog` that the catalog and the facts suffice for.
-pub const TABLES: &[SystemTable] =
-    &[relations::TABLE, jobs::TABLE, ddl_progress::TABLE, checkpoints::TABLE, splits::TABLE, sinks::TABLE];
+pub const TABLES: &[SystemTable] = &[
+    relations::TABLE,
+    jobs::TABLE,
+    ddl_progress::TABLE,
+    checkpoints::TABLE,
+    splits::TABLE,
+    sources::TABLE,
+    sinks::TABLE,
+];
 
 #[cfg(test)]
 #[path = "../tests/system.rs"]

@@ -707,39 +707,6 @@ SELECT 'v'::pg_catalog.regclass::pg_catalog.oid;
 
 SELECT nspname, relname, relkind, pg_catalog.pg_get_viewdef(c.oid, true), pg_catalog.array_remove(pg_catalog.array_remove(c.reloptions,'check_option=local'),'check_option=cascaded') AS reloptions, CASE WHEN 'check_option=local' = ANY (c.reloptions) THEN 'LOCAL'::text WHEN 'check_option=cascaded' = ANY (c.reloptions) THEN 'CASCADED'::text ELSE NULL END AS checkoption FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON c.relnamespace = n.oid WHERE c.oid = 16401;
 
-SELECT n.nspname as "Schema",
-  p.proname as "Name",
-  pg_catalog.pg_get_function_result(p.oid) as "Result data type",
-  pg_catalog.pg_get_function_arguments(p.oid) as "Argument data types",
- CASE p.prokind
-  WHEN 'a' THEN 'agg'
-  WHEN 'w' THEN 'window'
-  WHEN 'p' THEN 'proc'
-  ELSE 'func'
- END as "Type",
- CASE
-  WHEN p.provolatile = 'i' THEN 'immutable'
-  WHEN p.provolatile = 's' THEN 'stable'
-  WHEN p.provolatile = 'v' THEN 'volatile'
- END as "Volatility",
- CASE
-  WHEN p.proparallel = 'r' THEN 'restricted'
-  WHEN p.proparallel = 's' THEN 'safe'
-  WHEN p.proparallel = 'u' THEN 'unsafe'
- END as "Parallel",
- pg_catalog.pg_get_userbyid(p.proowner) as "Owner",
- CASE WHEN prosecdef THEN 'definer' ELSE 'invoker' END AS "Security",
- pg_catalog.array_to_string(p.proacl, E'\n') AS "Access privileges",
- l.lanname as "Language",
- COALESCE(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc) as "Source code",
- pg_catalog.obj_description(p.oid, 'pg_proc') as "Description"
-FROM pg_catalog.pg_proc p
-     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-     LEFT JOIN pg_catalog.pg_language l ON l.oid = p.prolang
-WHERE p.proname OPERATOR(pg_catalog.~) '^(abs)$' COLLATE pg_catalog.default
-  AND pg_catalog.pg_function_is_visible(p.oid)
-ORDER BY 1, 2, 4;
-
 SELECT 'abs'::pg_catalog.regproc::pg_catalog.oid;
 
 SELECT c.oid,
