@@ -80,7 +80,8 @@ class Server:
 
 
 def tables_of(query):
-    return [t for t in TABLES if re.search(rf"\b{t}\b", query)]
+    # By what is read, not by name alone: bids have a column `auction`.
+    return [t for t in TABLES if re.search(rf"(?:\bFROM|\bJOIN|TUMBLE\(|HOP\()\s*{t}\b", query, re.I)]
 
 
 def source(table, kind, events, data):
@@ -134,8 +135,8 @@ def measure(args, name, query, kind, parallelism, checkpoint):
             wait_rows(server, rows, 900)
             server.sql("FLUSH")
             seconds, cpu = time.time() - start, server.cpu_seconds() - cpu
-            durations = [float(d) / 1000 for d in server.sql(
-                "SELECT duration_us FROM weir_catalog.checkpoints WHERE status = 'completed'").split()]
+            durations = [float(d) for d in server.sql(
+                "SELECT duration_ms FROM weir_catalog.checkpoints WHERE status = 'completed'").split()]
             return dict(rows=rows, seconds=seconds, rate=rows / seconds, cpu=cpu, peak_mib=server.peak_mib(),
                         checkpoint_ms=statistics.median(durations) if durations else 0,
                         checkpoint_max_ms=max(durations, default=0))

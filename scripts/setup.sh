@@ -1,7 +1,7 @@
 # Sourced by the Makefile: installs the Debian packages that the build and the tests need, when
 # root; otherwise says the one line to run.
 weir_missing=()
-for weir_package in g++ pkg-config libclang-dev postgresql postgresql-client python3; do
+for weir_package in g++ pkg-config libclang-dev postgresql postgresql-client python3 procps; do
   dpkg -s "$weir_package" >/dev/null 2>&1 || weir_missing+=("$weir_package")
 done
 if [ ${#weir_missing[@]} -gt 0 ]; then
