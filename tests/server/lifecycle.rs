@@ -1,7 +1,7 @@
 //! The server as a process: what it refuses at its start, what it says, how it ends.
 
 use crate::harness::{PATIENCE, Weir, free_port};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -108,13 +108,26 @@ fn health_and_metrics_answer() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(get(http, "/healthz"), ("HTTP/1.1 200 OK".to_owned(), "ok\n".to_owned()));
-    let metrics = get(http, "/metrics").1;
-    for name in ["weir_dataflow_ready 1", "weir_serve_queries_total", "weir_wire_connections 0"] {
-        assert!(metrics.contains(name), "{name} in:\n{metrics}");
+    let names = ["weir_dataflow_ready 1", "weir_serve_queries_total", "weir_wire_connections 0"];
+    // The connections that found out whether it listens may still be closing.
+    loop {
+        let metrics = get(http, "/metrics").1;
+        if names.iter().all(|name| metrics.contains(name)) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{names:?} in:\n{metrics}");
+        std::thread::sleep(Duration::from_millis(20));
     }
     assert!(get(http, "/nosuch").0.contains("404"));
+    // It answers before it says so: the line is awaited (its end of file, were it to end, fails the
+    // assertion), and only then is the process ended.
+    let mut said = String::new();
+    let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+    while !said.contains("psql -h") {
+        let Some(line) = lines.next() else { break };
+        said.push_str(&line.expect("a line"));
+    }
     process.kill().expect("it ends");
-    let output = process.wait_with_output().expect("its output");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    process.wait().expect("it ended");
     assert!(said.contains(&format!("psql -h 127.0.0.1 -p {listen} -U root -d dev")), "{said}");
 }
