@@ -110,7 +110,12 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("parallelism", Kind::Integer(0, 256), "0", Scope::Server, "Workers that run the dataflow; 0: as many as there are cores."),
     setting("query.memory_limit", Kind::Memory, "25%", Scope::Session, "Bytes that one query may hold; a share is of memory.limit."),
     setting("query.threads", Kind::Integer(0, 256), "0", Scope::Server, "Threads that run queries, at a lower priority than the dataflow; 0: as many as there are cores."),
-    setting("restart.max_delay", Kind::Duration, "10s", Scope::Database, "The longest pause before a failed dataflow restarts; it starts at 100 ms and doubles."),
+    setting("restart.attempts", Kind::Integer(0, 1_000_000), "10", Scope::Database, "Failures in a row (failure_rate: within its interval) after which the dataflow is left degraded; 0: never."),
+    setting("restart.delay", Kind::Duration, "100ms", Scope::Database, "The pause before a failed dataflow restarts; exponential_delay doubles it with each failure."),
+    setting("restart.failure_rate_interval", Kind::Duration, "5min", Scope::Database, "The time within which the strategy failure_rate counts failures."),
+    setting("restart.max_delay", Kind::Duration, "10s", Scope::Database, "The longest pause before a failed dataflow restarts."),
+    setting("restart.reset_after", Kind::Duration, "1min", Scope::Database, "The time without a failure after which failures are counted anew."),
+    setting("restart.strategy", Kind::Choice(&["exponential_delay", "fixed_delay", "failure_rate"]), "exponential_delay", Scope::Database, "How soon and how often a failed dataflow restarts."),
     setting("row_security", Kind::Bool, "on", Scope::Session, "Accepted for compatibility."),
     setting("search_path", Kind::Text, "\"$user\", public", Scope::Session, "The schemas that unqualified names are looked up in."),
     setting("server_encoding", Kind::Text, "UTF8", Scope::Internal, "The encoding of stored text."),
@@ -338,10 +343,38 @@ pub struct DatabaseConfig {
     pub checkpoint_max_retained: usize,
     /// `checkpoint.tolerable_failures`
     pub checkpoint_tolerable_failures: usize,
-    /// `restart.max_delay`
-    pub restart_max_delay: Duration,
+    /// `restart.*`
+    pub restart: RestartSettings,
     /// `sink.log_limit`
     pub sink_log_limit: u64,
+}
+
+/// How soon and how often a failed dataflow restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartStrategy {
+    /// The pause doubles with each failure in a row.
+    ExponentialDelay,
+    /// The pause stays the same.
+    FixedDelay,
+    /// The pause stays the same; failures are counted within an interval.
+    FailureRate,
+}
+
+/// `restart.*`, each field by the setting's name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestartSettings {
+    /// `restart.strategy`
+    pub strategy: RestartStrategy,
+    /// `restart.delay`
+    pub delay: Duration,
+    /// `restart.max_delay`
+    pub max_delay: Duration,
+    /// `restart.reset_after`
+    pub reset_after: Duration,
+    /// `restart.attempts`; 0: no end.
+    pub attempts: u32,
+    /// `restart.failure_rate_interval`
+    pub failure_rate_interval: Duration,
 }
 
 impl Config {
@@ -420,7 +453,18 @@ impl DatabaseConfig {
             checkpoint_min_pause: duration("checkpoint.min_pause"),
             checkpoint_max_retained: number("checkpoint.max_retained"),
             checkpoint_tolerable_failures: number("checkpoint.tolerable_failures"),
-            restart_max_delay: duration("restart.max_delay"),
+            restart: RestartSettings {
+                strategy: match value("restart.strategy").as_str() {
+                    "fixed_delay" => RestartStrategy::FixedDelay,
+                    "failure_rate" => RestartStrategy::FailureRate,
+                    _ => RestartStrategy::ExponentialDelay,
+                },
+                delay: duration("restart.delay"),
+                max_delay: duration("restart.max_delay"),
+                reset_after: duration("restart.reset_after"),
+                attempts: value("restart.attempts").parse().unwrap_or_default(),
+                failure_rate_interval: duration("restart.failure_rate_interval"),
+            },
             sink_log_limit: parse_bytes(&value("sink.log_limit")).unwrap_or(u64::MAX),
         }
     }

@@ -3,6 +3,7 @@
 use super::actor::{Actor, ActorEvents, Turn};
 use super::exchange::{ActorSignal, WorkerSignal};
 use super::operator::OperatorError;
+use crate::failpoint;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -140,6 +141,10 @@ fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
 
 /// A turn whose panic is an error like any other.
 fn turn(actor: &mut Actor, now_us: i64) -> Result<Turn, OperatorError> {
+    if failpoint::any() {
+        failpoint::hit(&format!("actor.of_job_{}", actor.job))
+            .map_err(|e| OperatorError::Internal(e.to_string()))?;
+    }
     catch_unwind(AssertUnwindSafe(|| actor.turn(now_us))).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<&str>()

@@ -7,6 +7,7 @@
 
 use super::committers::Committers;
 use super::manager::{Binding, JobError};
+use super::restart_policy::{Failures, Verdict};
 use super::running::Running;
 use super::storing::{Fingerprints, Storing};
 use super::tail::SinkLogs;
@@ -47,6 +48,8 @@ pub struct Lasting {
     pub dml_lock: tokio::sync::Mutex<()>,
     /// Makes changes of the catalog run one at a time.
     pub ddl_lock: tokio::sync::Mutex<()>,
+    /// Makes starts and ends of the dataflow happen one at a time.
+    pub restart_lock: tokio::sync::Mutex<()>,
     /// What is shown to readers, across incarnations.
     pub shown: Arc<Shown>,
     /// RocksDB's share of memory.
@@ -57,8 +60,11 @@ pub struct Lasting {
     catalog: RwLock<Arc<CatalogSnapshot>>,
     log: Mutex<FileCatalogLog>,
     incarnation: RwLock<Option<Arc<Incarnation>>>,
+    failures: Mutex<Failures>,
+    /// Why the dataflow was given up, if it was.
+    degraded: RwLock<Option<String>>,
     /// How many incarnations there were: names their live directories.
-    pub lives: std::sync::atomic::AtomicU64,
+    lives: std::sync::atomic::AtomicU64,
 }
 
 /// Numbers of epochs, never given twice: neither by this process nor by one before it.
@@ -107,11 +113,14 @@ impl Lasting {
             dml,
             dml_lock: tokio::sync::Mutex::default(),
             ddl_lock: tokio::sync::Mutex::default(),
+            restart_lock: tokio::sync::Mutex::default(),
             shown: Arc::new(Shown::new(visible)),
             sink_logs,
             catalog: RwLock::new(Arc::new(catalog)),
             log: Mutex::new(log),
             incarnation: RwLock::new(None),
+            failures: Mutex::default(),
+            degraded: RwLock::default(),
             lives: std::sync::atomic::AtomicU64::new(0),
             data_dir: Arc::new(data_dir),
             config,
@@ -150,7 +159,36 @@ impl Lasting {
     /// The dataflow that runs.
     pub fn incarnation(&self) -> Result<Arc<Incarnation>, JobError> {
         let running = self.incarnation.read().clone();
-        running.ok_or_else(|| JobError::interrupted("it is restarting"))
+        running.ok_or_else(|| match self.degraded() {
+            Some(reason) => JobError::degraded(&reason),
+            None => JobError::interrupted("it is restarting"),
+        })
+    }
+
+    /// Which incarnation is, or was, the newest.
+    pub fn life(&self) -> u64 {
+        self.lives.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Counts a failure of the dataflow and decides what follows.
+    pub fn failed(&self, now_us: i64) -> Verdict {
+        self.failures.lock().failed(&self.settings().restart, now_us)
+    }
+
+    /// Why the dataflow was given up, if it was.
+    pub fn degraded(&self) -> Option<String> {
+        self.degraded.read().clone()
+    }
+
+    /// Gives the dataflow up until [`Lasting::forgive`].
+    pub fn degrade(&self, reason: String) {
+        *self.degraded.write() = Some(reason);
+    }
+
+    /// What failed before no longer counts.
+    pub fn forgive(&self) {
+        self.failures.lock().forgive();
+        *self.degraded.write() = None;
     }
 
     /// Replaces the dataflow that runs.

@@ -87,6 +87,21 @@ impl JobError {
     }
 }
 
+impl JobError {
+    /// The dataflow failed too often and was given up.
+    pub fn degraded(reason: &str) -> Self {
+        let mut error = Self::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("the dataflow is degraded: {reason}"),
+        );
+        error.hint = Some(
+            "It failed too often to restart by itself. Drop or alter the job at fault, or run RECOVER."
+                .to_owned(),
+        );
+        error
+    }
+}
+
 impl ClientError for JobError {
     fn sql_state(&self) -> SqlState {
         self.state
@@ -106,7 +121,8 @@ pub struct Database {
 
 impl Database {
     /// Opens the database in the data directory of `config`, or makes it. Returns when its first
-    /// epoch is visible: acknowledged DML is replayed before anything can be read.
+    /// epoch is visible (acknowledged DML is replayed before anything can be read), or when its
+    /// dataflow could not start: then no relation can be read until it does.
     pub async fn open(
         config: Arc<crate::config::Config>,
         binding: Binding,
@@ -114,7 +130,7 @@ impl Database {
         let lasting = tokio::task::spawn_blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
-        super::restart::start(&lasting).await?;
+        super::restart::start(&lasting).await;
         Ok(Arc::new(Database { lasting }))
     }
 
@@ -123,9 +139,19 @@ impl Database {
         self.lasting.catalog()
     }
 
-    /// The newest visible epoch.
+    /// The newest visible epoch, zero if there is none yet.
     pub fn visible(&self) -> Visible {
         self.lasting.shown.visible.borrow().clone()
+    }
+
+    /// The newest visible epoch, for reading relations. An error while the dataflow has not started
+    /// in this process: acknowledged DML would be missing.
+    pub fn readable(&self) -> Result<Visible, JobError> {
+        let visible = self.visible();
+        if visible.epoch > Epoch::ZERO {
+            return Ok(visible);
+        }
+        self.lasting.incarnation().map(|_| visible)
     }
 
     /// Creates an object; returns when it is caught up and logged `Created`. Dropping the future
@@ -155,7 +181,9 @@ impl Database {
                     lasting.settings_changed();
                 }
             }
-            end_jobs(&lasting, &dropped).await
+            let ended = end_jobs(&lasting, &dropped).await;
+            super::restart::retry(&lasting);
+            ended
         });
         task.await.map_err(|e| JobError::internal(format!("change failed: {e}")))?
     }
@@ -186,6 +214,9 @@ impl Database {
         }
         // A restart loses the tick that was asked for, not the position: it is replayed.
         let asked = self.flush().await;
+        if let Some(reason) = self.degraded() {
+            return Err(JobError::degraded(&reason));
+        }
         let reached = visible.wait_for(|v| v.dml_position >= dml_position);
         match tokio::time::timeout(std::time::Duration::from_secs(60), reached).await {
             Ok(Ok(_)) => Ok(()),
@@ -221,9 +252,10 @@ impl Database {
 
     /// Jobs as they run now.
     pub fn job_facts(&self) -> Vec<JobFact> {
+        let status = if self.degraded().is_some() { "degraded" } else { "restarting" };
         let restarting = |object: &Arc<Object>| JobFact {
             id: object.id,
-            status: "restarting".to_owned(),
+            status: status.to_owned(),
             backfilled_rows: 0,
             backfill_total_rows: None,
             actors: 0,
@@ -273,6 +305,21 @@ impl Database {
     /// Bytes of memory that operators hold.
     pub fn operator_memory(&self) -> usize {
         self.lasting.incarnation().map_or(0, |i| i.running.memory())
+    }
+
+    /// Microseconds since 1970, as checkpoints are dated.
+    pub fn now_us(&self) -> i64 {
+        crate::dataflow::worker::clock_us()
+    }
+
+    /// `checkpoint.interval` as it is set now.
+    pub fn checkpoint_interval(&self) -> std::time::Duration {
+        self.lasting.settings().checkpoint_interval
+    }
+
+    /// Why the dataflow was given up after failing too often, if it was.
+    pub fn degraded(&self) -> Option<String> {
+        self.lasting.degraded()
     }
 
     /// Whether the dataflow runs. While it does not, SELECT shows the last visible epoch.

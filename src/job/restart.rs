@@ -11,6 +11,7 @@ use super::committers::Committers;
 use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting, decide_settings};
 use super::manager::JobError;
+use super::restart_policy::Verdict;
 use super::running::{Ground, JobSpec, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
@@ -31,37 +32,75 @@ use std::time::Duration;
 use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
 
-/// The first pause after a failure.
-const DELAY_MIN: Duration = Duration::from_millis(100);
+/// Starts the dataflow for the first time in this process. What can't start is left to
+/// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
+pub async fn start(lasting: &Arc<Lasting>) {
+    let _restarting = lasting.restart_lock.lock().await;
+    if let Err(error) = begin(lasting).await {
+        tracing::error!(%error, "could not start the dataflow");
+        tokio::spawn(recover(Arc::clone(lasting), error.to_string(), lasting.life()));
+    }
+}
 
-/// Starts the dataflow for the first time in this process. An error here ends the server.
-pub async fn start(lasting: &Arc<Lasting>) -> Result<(), JobError> {
+/// Replaces the dataflow by one that starts from the last checkpoint, now, whatever failed before.
+pub async fn restart(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
+    let _restarting = lasting.restart_lock.lock().await;
+    lasting.forgive();
+    let restarted = replace(lasting, reason).await;
+    if let Err(error) = &restarted {
+        tokio::spawn(recover(Arc::clone(lasting), error.to_string(), lasting.life()));
+    }
+    restarted
+}
+
+/// Somebody changed something while the dataflow was given up: it may start again.
+pub fn retry(lasting: &Arc<Lasting>) {
+    let Some(reason) = lasting.degraded() else { return };
+    lasting.forgive();
+    tokio::spawn(recover(Arc::clone(lasting), reason, lasting.life()));
+}
+
+async fn replace(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
+    tracing::warn!(reason, "restarting the dataflow from its last checkpoint");
+    end(lasting).await?;
     begin(lasting).await
 }
 
-/// Replaces the dataflow by one that starts from the last checkpoint, once.
-pub async fn restart(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
-    tracing::warn!(reason, "restarting the dataflow from its last checkpoint");
+async fn end(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     if let Some(old) = lasting.set_incarnation(None) {
         let ended = tokio::task::spawn_blocking(move || old.end(false)).await;
         ended.map_err(|e| JobError::internal(format!("could not end the dataflow: {e}")))?;
     }
     lasting.sink_logs.close();
-    begin(lasting).await
+    Ok(())
 }
 
-/// Restarts until it succeeds.
-async fn recover(lasting: Arc<Lasting>, reason: String) {
-    let mut delay = DELAY_MIN;
-    let mut reason = reason;
+/// Restarts until it succeeds, or until [`super::restart_policy`] says that it is enough. `life`
+/// tells which dataflow failed: one that was replaced meanwhile is no reason to restart.
+async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
     loop {
-        tokio::time::sleep(delay).await;
-        match restart(&lasting, &reason).await {
+        let verdict = lasting.failed(clock_us());
+        if let Verdict::Again(pause) = verdict {
+            tokio::time::sleep(pause).await;
+        }
+        let _restarting = lasting.restart_lock.lock().await;
+        if lasting.life() != life {
+            return;
+        }
+        if verdict == Verdict::GiveUp {
+            tracing::error!(reason, "the dataflow failed too often: it is left degraded");
+            if let Err(error) = end(&lasting).await {
+                tracing::error!(%error, "could not end the dataflow");
+            }
+            lasting.degrade(reason);
+            return;
+        }
+        match replace(&lasting, &reason).await {
             Ok(()) => return,
             Err(error) => {
                 tracing::error!(%error, "could not restart the dataflow");
                 reason = error.to_string();
-                delay = (delay * 2).min(lasting.settings().restart_max_delay.max(DELAY_MIN));
+                life = lasting.life();
             }
         }
     }
@@ -296,6 +335,7 @@ fn coordinator_start(
     let dml = lasting.dml.clone();
     let of_restart = Arc::downgrade(lasting);
     let runtime = tokio::runtime::Handle::current();
+    let life = lasting.life();
     Ok(Start {
         settings: decide_settings(&lasting.settings()),
         last_epoch,
@@ -310,7 +350,7 @@ fn coordinator_start(
         clock: Box::new(clock_us),
         restart: Box::new(move |reason| {
             if let Some(lasting) = of_restart.upgrade() {
-                runtime.spawn(recover(lasting, reason));
+                runtime.spawn(recover(lasting, reason, life));
             }
         }),
     })

@@ -35,10 +35,13 @@ pub async fn serve_http(
 
 async fn ready(State(serve): State<Arc<ServeContext>>) -> impl IntoResponse {
     if serve.database().is_ready() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the dataflow is restarting\n")
+        return (StatusCode::OK, "ready\n".to_owned());
     }
+    let why = match serve.database().degraded() {
+        Some(reason) => format!("the dataflow is degraded: {reason}\n"),
+        None => "the dataflow is restarting\n".to_owned(),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 async fn metrics(State(serve): State<Arc<ServeContext>>) -> impl IntoResponse {

@@ -168,6 +168,9 @@ impl ServeContext {
     pub fn facts(&self) -> RuntimeFacts {
         let sinks = self.binding.connectors().specs.iter().filter(|s| s.role == ConnectorRole::Sink);
         RuntimeFacts {
+            now_us: self.db.now_us(),
+            checkpoint_interval_us: self.db.checkpoint_interval().as_micros() as i64,
+            degraded: self.db.degraded(),
             jobs: self.db.job_facts(),
             checkpoints: self.db.checkpoint_facts(),
             splits: self.db.split_facts(),

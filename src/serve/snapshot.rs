@@ -8,6 +8,7 @@ use super::system::stored_layout;
 use super::{Overlay, ServeError};
 use crate::job::manager::Visible;
 use crate::state::table::TableLayout;
+use crate::stream::Epoch;
 use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
@@ -80,6 +81,9 @@ impl QuerySnapshot {
             None => return Err(gone(&source.object).into()),
         };
         let row_key = readable(object)?;
+        if self.visible.epoch == Epoch::ZERO {
+            return Err(not_started(object).into());
+        }
         let layout = RowLayout::new(object.id.table(), Arc::clone(&source.schema), row_key);
         let changes = self.overlay.as_ref().map(|o| o.changes(object.id)).unwrap_or_default();
         let overlay =
@@ -115,6 +119,15 @@ impl QuerySnapshot {
         };
         self.catalog.objects().filter_map(index).collect()
     }
+}
+
+/// The dataflow could not start in this process: what was acknowledged is not yet there to be read.
+fn not_started(object: &Object) -> ServeError {
+    ServeError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("{} \"{}\" cannot be read before the dataflow has started", object.kind(), object.name),
+    )
+    .with_hint("Why it has not: SELECT * FROM weir_catalog.alerts.".to_owned())
 }
 
 fn gone(object: &Object) -> ServeError {

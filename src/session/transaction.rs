@@ -149,7 +149,7 @@ impl View {
     /// The newest rows: all that is logged, and `own`.
     pub async fn newest(db: &Database, own: &[(ObjectId, ChangeBatch)]) -> Result<View, SessionError> {
         for attempt in 0..ATTEMPTS {
-            let at = db.visible();
+            let at = db.readable()?;
             let newest = db.dml().position();
             let logged = db.dml().range(at.dml_position, newest);
             // A tick between the two calls makes the log forget what is visible by then.

@@ -97,6 +97,12 @@ pub struct DeliveryFact {
 pub struct RuntimeFacts {
     /// Streaming jobs.
     pub jobs: Vec<JobFact>,
+    /// The moment, microseconds since 1970.
+    pub now_us: i64,
+    /// `checkpoint.interval`, microseconds; 0: only on demand.
+    pub checkpoint_interval_us: i64,
+    /// Why the dataflow was given up, if it was.
+    pub degraded: Option<String>,
     /// Checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointFact>,
     /// Splits and offsets.

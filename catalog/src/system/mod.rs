@@ -3,6 +3,7 @@
 //! One file a table, one line in [`TABLES`]. A table is data: its columns, and a function from
 //! what is known to its rows. The server turns rows into Arrow.
 
+pub mod alerts;
 pub mod checkpoints;
 pub mod ddl_progress;
 pub mod facts;
@@ -144,6 +145,7 @@ pub const TABLES: &[SystemTable] = &[
     splits::TABLE,
     sources::TABLE,
     sinks::TABLE,
+    alerts::TABLE,
 ];
 
 #[cfg(test)]
