@@ -75,6 +75,8 @@ pub struct Coordinator {
     start: Start,
     restart: Option<Box<dyn FnOnce(String) + Send>>,
 
+    /// Why nothing is decided any more.
+    given_up: Option<String>,
     decider: Decider,
     actors: BTreeSet<ActorId>,
     jobs: Arc<BTreeSet<JobId>>,
@@ -103,6 +105,7 @@ impl Coordinator {
         let mut coordinator = Coordinator {
             messages,
             restart: Some(restart),
+            given_up: None,
             decider: Decider::new(start.settings.clone(), start.last_epoch, now_us),
             actors: BTreeSet::new(),
             jobs: Arc::default(),
@@ -138,8 +141,8 @@ impl Coordinator {
     }
 
     fn receive(&mut self, message: Message) -> Vec<Event> {
-        if self.restart.is_none() {
-            refuse(message);
+        if let Some(reason) = &self.given_up {
+            refuse(message, reason);
             return Vec::new();
         }
         match message {
@@ -351,6 +354,7 @@ impl Coordinator {
         for done in self.mutations.drain(..).map(|m| m.done).chain(flying) {
             let _ = done.send(Err(reason.clone()));
         }
+        self.given_up = Some(reason.clone());
         if let Some(restart) = self.restart.take() {
             restart(reason);
         }
@@ -393,8 +397,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// After it gave up nobody is kept waiting.
-fn refuse(message: Message) {
-    let reason = || Err("the dataflow is restarting".to_owned());
+fn refuse(message: Message, why: &str) {
+    let reason = || Err(why.to_owned());
     let _ = match message {
         Message::Tick(answer) | Message::Checkpoint(answer) => answer.send(reason()),
         Message::Mutate(request) => request.done.send(reason()),

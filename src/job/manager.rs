@@ -182,7 +182,7 @@ impl Database {
                 }
             }
             let ended = end_jobs(&lasting, &dropped).await;
-            super::restart::retry(&lasting);
+            super::restart::retry(&lasting).await;
             ended
         });
         task.await.map_err(|e| JobError::internal(format!("change failed: {e}")))?

@@ -53,11 +53,14 @@ pub async fn restart(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobErro
     restarted
 }
 
-/// Somebody changed something while the dataflow was given up: it may start again.
-pub fn retry(lasting: &Arc<Lasting>) {
-    let Some(reason) = lasting.degraded() else { return };
-    lasting.forgive();
-    tokio::spawn(recover(Arc::clone(lasting), reason, lasting.life()));
+/// Somebody changed something: a dataflow that was given up starts once more before this returns.
+/// If it can't, that is no fault of the change.
+pub async fn retry(lasting: &Arc<Lasting>) {
+    if let Some(reason) = lasting.degraded()
+        && let Err(error) = restart(lasting, &reason).await
+    {
+        tracing::error!(%error, "could not restart the dataflow");
+    }
 }
 
 async fn replace(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
@@ -73,6 +76,19 @@ async fn end(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     }
     lasting.sink_logs.close();
     Ok(())
+}
+
+/// The running dataflow failed. One that fails while it starts is its starter's business.
+async fn replace_failed(lasting: Arc<Lasting>, reason: String, life: u64) {
+    let starting = lasting.restart_lock.lock().await;
+    if lasting.life() != life || lasting.incarnation().is_err() {
+        return;
+    }
+    if let Err(error) = end(&lasting).await {
+        tracing::error!(%error, "could not end the dataflow");
+    }
+    drop(starting);
+    recover(lasting, reason, life).await;
 }
 
 /// Restarts until it succeeds, or until [`super::restart_policy`] says that it is enough. `life`
@@ -350,7 +366,7 @@ fn coordinator_start(
         clock: Box::new(clock_us),
         restart: Box::new(move |reason| {
             if let Some(lasting) = of_restart.upgrade() {
-                runtime.spawn(recover(lasting, reason, life));
+                runtime.spawn(replace_failed(lasting, reason, life));
             }
         }),
     })

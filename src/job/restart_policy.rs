@@ -122,7 +122,11 @@ mod tests {
     fn the_failure_rate_counts_what_lies_within_its_interval() {
         let (mut failures, settings) = (Failures::default(), settings(RestartStrategy::FailureRate));
         for i in 0..20 {
-            assert_eq!(failures.failed(&settings, i * 3_000_000), again(100), "four in ten seconds are allowed");
+            assert_eq!(
+                failures.failed(&settings, i * 3_000_000),
+                again(100),
+                "four in ten seconds are allowed"
+            );
         }
         let burst: Vec<_> = (0..2).map(|i| failures.failed(&settings, 58_000_000 + i)).collect();
         assert_eq!(burst, [Verdict::GiveUp, Verdict::GiveUp]);

@@ -31,7 +31,8 @@ async fn dropping_the_job_at_fault_heals_a_degraded_dataflow() {
     let client = weir.connect().await;
     let alerts = "SELECT count(*) FROM weir_catalog.alerts WHERE rule = 'dataflow degraded'";
     wait_for(&client, alerts, "1").await;
-    let why = value(&client, "SELECT message FROM weir_catalog.alerts WHERE rule = 'dataflow degraded'").await;
+    let why =
+        value(&client, "SELECT message FROM weir_catalog.alerts WHERE rule = 'dataflow degraded'").await;
     assert!(why.contains("fail point actor.of_job_"), "{why}");
     assert_eq!(value(&client, "SELECT DISTINCT status FROM weir_catalog.jobs").await, "degraded");
 
