@@ -76,6 +76,10 @@ const fn setting(
     SettingSpec { name, kind, default, scope, help }
 }
 
+/// Stack of the threads that plan statements or evaluate expressions: what the parser lets through
+/// needs 8 KiB a level at most, in a build without optimization; here is twice that.
+pub const STACK_BYTES: usize = 24 << 20;
+
 /// Every setting, in order of name.
 #[rustfmt::skip]
 pub const SETTINGS: &[SettingSpec] = &[

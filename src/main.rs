@@ -100,7 +100,11 @@ fn write_nexmark_files(arguments: NexmarkArguments) -> Result<(), ServerError> {
 fn run(arguments: ServeArguments) -> Result<(), ServerError> {
     let config = configure(arguments)?;
     start_log(&config);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("weir").build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("weir")
+        .thread_stack_size(weir::config::STACK_BYTES)
+        .build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -7,7 +7,9 @@
 //! **Invariants:** epochs are injected in order, each after the one before; at most
 //! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most one
 //! checkpoint is pending; epochs are submitted in order; a mutation always goes with a checkpoint;
-//! after `Restart` nothing more is decided.
+//! the first barrier carries the first mutation, which brings the restored jobs in (an earlier one
+//! would let the replayed changes of tables pass before their readers are there); after `Restart`
+//! nothing more is decided.
 
 use crate::stream::{BarrierKind, Epoch};
 use std::collections::VecDeque;
@@ -132,11 +134,13 @@ pub struct Decider {
     want_checkpoint: bool,
     mutations: usize,
     backfilling: bool,
+    /// Whether the first barrier was injected.
+    begun: bool,
     stopped: bool,
 }
 
 impl Decider {
-    /// Starts above `last`.
+    /// Starts above `last`; nothing is injected before the first mutation is wanted.
     pub fn new(settings: Settings, last: Epoch, now_us: i64) -> Self {
         Self {
             settings,
@@ -154,6 +158,7 @@ impl Decider {
             want_checkpoint: false,
             mutations: 0,
             backfilling: false,
+            begun: false,
             stopped: false,
         }
     }
@@ -268,6 +273,9 @@ impl Decider {
         }
         let checkpoint_free = self.pending.is_none();
         let mutate = self.mutations > 0 && checkpoint_free;
+        if !self.begun && !mutate {
+            return;
+        }
         let interval_us = self.settings.checkpoint_interval_us;
         let checkpoint_due = interval_us > 0
             && now_us - self.checkpoint_us >= interval_us
@@ -283,6 +291,7 @@ impl Decider {
         if !asked && (!due || idle) {
             return;
         }
+        self.begun = true;
         let (previous, epoch) = (self.last, self.last.next());
         let kind = if checkpoint { BarrierKind::Checkpoint } else { BarrierKind::Tick };
         self.last = epoch;

@@ -48,6 +48,7 @@ impl Worker {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("weir-worker-{index}"))
+            .stack_size(crate::config::STACK_BYTES)
             .spawn(move || run(&of_thread, &*events))?;
         Ok(Worker { shared, thread: Mutex::new(Some(thread)) })
     }

@@ -252,6 +252,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         epoch: restored,
         dml_position,
     };
+    crate::failpoint::hit("restart.before_jobs").map_err(|e| JobError::internal(e.to_string()))?;
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     Ok(Prepared { incarnation, first, filling, restored })
 }

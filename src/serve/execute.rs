@@ -51,6 +51,7 @@ impl QueryEngine {
             .worker_threads(config.query_threads)
             .max_blocking_threads(config.query_threads)
             .thread_name("weir-query")
+            .thread_stack_size(crate::config::STACK_BYTES)
             .enable_time()
             .on_thread_start(lower_priority)
             .build()?;

@@ -5,6 +5,7 @@ mod equivalence;
 mod exactly_once;
 mod harness;
 mod lifecycle;
+mod limits;
 mod nexmark;
 mod protocol;
 mod psql;

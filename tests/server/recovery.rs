@@ -24,6 +24,36 @@ async fn what_was_acknowledged_survives_a_kill_right_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_are_slow_to_start_miss_no_replayed_change() {
+    let mut weir = Weir::with(&["--set", "checkpoint.interval=20ms"], &[]).await;
+    let mut client = weir.connect().await;
+    run(
+        &client,
+        "CREATE TABLE t (id int PRIMARY KEY, v int);
+         CREATE MATERIALIZED VIEW copy AS SELECT * FROM t;
+         CREATE MATERIALIZED VIEW pairs AS SELECT a.id, b.v FROM t a FULL JOIN t b ON a.id = b.id;
+         INSERT INTO t SELECT i, i FROM generate_series(1, 100) AS g(i);
+         CHECKPOINT",
+    )
+    .await;
+    for i in 1..=4 {
+        run(&client, &format!("INSERT INTO t VALUES ({0}, {0}); DELETE FROM t WHERE id = {i}", 1000 + i))
+            .await;
+        weir.kill();
+        weir.begin(&[("WEIR_FAILPOINT", "restart.before_jobs=sleep:300")]);
+        weir.wait_ready().await;
+        client = weir.connect().await;
+        run(&client, "FLUSH").await;
+        for view in ["copy", "pairs"] {
+            let wrong = format!(
+                "SELECT count(*) FROM t FULL JOIN {view} w ON t.id = w.id WHERE t.id IS NULL OR w.id IS NULL"
+            );
+            assert_eq!(value(&client, &wrong).await, "0", "{view} after kill {i}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_nexmark_view_counts_every_event_once_through_kills() {
     let mut rng = StdRng::seed_from_u64(seed());
     let mut weir = Weir::start().await;

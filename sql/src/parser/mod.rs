@@ -12,6 +12,7 @@ mod create_sink;
 mod create_source;
 mod create_view;
 mod cursor;
+mod depth;
 mod options;
 mod precedence;
 pub mod statement;
@@ -72,6 +73,7 @@ fn tokens_of(sql: &str, text: &Text<'_>) -> Result<Vec<TokenWithSpan>, SqlError>
         SqlError::new(SqlState::SYNTAX_ERROR, message).at(text.char(error.location) + 1)
     })?;
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
+    depth::check(&tokens)?;
     Ok(without_table(tokens))
 }
 
