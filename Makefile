@@ -20,6 +20,7 @@ unit:
 build:
 	@$(ENV) && cargo build --release --bin weir && echo "built $$CARGO_TARGET_DIR/release/weir"
 
-# Speed: tables and a JSON file. Not part of the tests.
+# Speed: tables on the terminal and in bench/results. Some ways of running in about ten minutes;
+# `make bench BENCH=--full` all of them in about three quarters of an hour. Not part of the tests.
 bench:
-	@$(ENV) && cargo build --release --bin weir && python3 bench/nexmark.py --weir "$$CARGO_TARGET_DIR/release/weir"
+	@$(ENV) && cargo build --release --bin weir && python3 bench/nexmark.py --weir "$$CARGO_TARGET_DIR/release/weir" $(BENCH)

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Nexmark on a real server: events a second, CPU seconds, peak memory, checkpoint durations.
+"""Nexmark on a real server: events a second, CPU seconds, peak memory, checkpoint durations; how it
+scales, what checkpoints cost; freshness and lookups while rows stream in; an idle server.
 
 Every run starts a server of its own with its real guarantees on, creates the sources that the query
 reads and a blackhole sink of the query, and measures from CREATE SINK until the last row is read and
 visible. Files are written once, by Weir's own generator through its own file sink. Ratios to the
 anchors are against figures measured on another day on a machine of this class, and marked so.
 
-usage: bench/nexmark.py --weir PATH [--events N] [--queries q0,q1] [--inputs csv,json,builtin]
-       [--parallelism 1,2] [--checkpoints 1s,10s,0] [--runs 3] [--out bench.json] [--data DIR]
-"""
-import argparse, json, os, re, signal, socket, statistics, subprocess, sys, tempfile, time, urllib.request
+By default a few ways of running 5 M events (about ten minutes); with --full all of them (about
+three quarters of an hour). Tables go to stdout and, with the raw figures, to --out.
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
+usage: bench/nexmark.py --weir PATH [--full] [--events N] [--queries q0,q1] [--runs N] [--only CSV/2/1s]
+       [--data DIR] [--out DIR] [--no-live]
+"""
+import argparse, json, os, re, statistics, sys, tempfile, time
+from harness import HERE, Server
+import live
+
 TABLES = ("person", "auction", "bid")
 COLUMNS = {
     "person": "id bigint, name varchar, emailaddress varchar, creditcard varchar, city varchar, state varchar, datetime timestamp, extra varchar",
@@ -23,60 +27,17 @@ SHARE = {"person": 1, "auction": 3, "bid": 46}  # of 50 events
 # Millions of rows a second: Flink 2.3, RocksDB, exactly once 10 s, CSV, one slot; DBSP in memory, one core.
 FLINK = dict(q0=.362, q1=.545, q2=.490, q3=.143, q4=.048, q5=.079, q7=.037, q8=.054, q9=.026, q10=.236, q14=.543,
              q15=.164, q16=.041, q17=.117, q18=.086, q19=.108, q20=.050, q21=.222, q22=.384)
+FLINK_TWO = dict(q0=.658, q4=.069, q5=.095, q7=.052, q18=.131, q20=.052)  # two slots, two cores
 DBSP = dict(q0=1.61, q1=.95, q2=1.89, q3=1.71, q4=.80, q5=1.28, q7=.78, q8=1.72, q9=.24, q14=1.62, q15=.69, q16=.27,
             q17=.33, q18=.43, q19=.42, q20=.49, q21=1.22, q22=1.13)
-
-
-class Server:
-    def __init__(self, weir, parallelism, checkpoint, work):
-        with socket.socket() as a, socket.socket() as b:
-            a.bind(("127.0.0.1", 0)), b.bind(("127.0.0.1", 0))
-            self.port, self.http = a.getsockname()[1], b.getsockname()[1]
-        config = os.path.join(work, "weir.toml")
-        with open(config, "w") as f:
-            f.write(f'"checkpoint.interval" = "{checkpoint}"\n')
-        self.log = open(os.path.join(work, "log"), "w")
-        self.process = subprocess.Popen(
-            [weir, "serve", "--data-dir", os.path.join(work, "data"), "--listen", f"127.0.0.1:{self.port}", "--http",
-             f"127.0.0.1:{self.http}", "--config", config, "--parallelism", str(parallelism)],
-            stdout=self.log, stderr=self.log)
-        deadline = time.time() + 60
-        while True:
-            try:
-                self.sql("SELECT 1")
-                return
-            except RuntimeError:
-                if time.time() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
-
-    def sql(self, text):
-        done = subprocess.run(["psql", "-X", "-At", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(self.port),
-                               "-U", "root", "-d", "dev", "-c", text], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{text}: {done.stderr.strip()}")
-        return done.stdout.strip()
-
-    def rows_read(self):
-        with DIRECT.open(f"http://127.0.0.1:{self.http}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        return sum(float(v) for v in re.findall(r"^weir_connectors_source_rows_total\{[^}]*\} (\S+)", text, re.M))
-
-    def cpu_seconds(self):
-        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def peak_mib(self):
-        return int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{self.process.pid}/status").read())[1]) / 1024
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
+STATEFUL = ("q3", "q4", "q5", "q7", "q8", "q9", "q15", "q16", "q17", "q18", "q19", "q20")
+# Input / parallelism / checkpoint interval (0: none) / processors (a `c1` at the end: one).
+SOME = ("csv/1/1s", "csv/1/1s/c1", "csv/2/1s", "csv/2/0", "json/2/1s", "builtin/1/1s/c1")
+ALL = tuple(f"{i}/{p}/{c}" for i in ("csv", "json", "builtin") for p in (1, 2) for c in ("1s", "10s")) + (
+    "csv/2/0", "csv/1/1s/c1", "builtin/1/1s/c1")
+LIVE = ("q5", "q17", "q19")
+HEADER = (f"{'way':16}{'query':6}{'M rows/s':>9}{'s':>7}{'CPU s':>7}{'MiB':>6}{'ckpt ms':>9}{'max':>7}"
+          f"{'x Flink*':>9}{'x DBSP*':>8}")
 
 
 def tables_of(query):
@@ -107,24 +68,17 @@ def write_files(weir, events, data):
                     server.sql(f"CREATE SINK {table}_out AS SELECT * FROM {table} WITH (connector = 'file', path = "
                                f"'{data}/{kind}/{table}', type = 'append-only', commit_every = 10) "
                                f"FORMAT PLAIN ENCODE {kind.upper()} {header}")
-                wait_rows(server, events, 600)
+                server.wait_rows(events, 600)
                 server.sql("CHECKPOINT")
             finally:
                 server.stop()
         open(f"{data}/{kind}/done-{events}", "w").close()
 
 
-def wait_rows(server, rows, patience):
-    deadline = time.time() + patience
-    while server.rows_read() < rows:
-        if time.time() > deadline or server.process.poll() is not None:
-            raise RuntimeError(f"{server.rows_read()} of {rows} rows were read")
-        time.sleep(0.02)
-
-
-def measure(args, name, query, kind, parallelism, checkpoint):
+def measure(args, query, way):
+    kind, parallelism, checkpoint, *one = way.split("/")
     with tempfile.TemporaryDirectory() as work:
-        server = Server(args.weir, parallelism, checkpoint, work)
+        server = Server(args.weir, int(parallelism), checkpoint, work, {0} if one else None)
         try:
             tables = tables_of(query)
             rows = sum(args.events // 50 * SHARE[t] for t in tables)
@@ -132,11 +86,10 @@ def measure(args, name, query, kind, parallelism, checkpoint):
                 server.sql(source(table, kind, args.events, args.data))
             cpu, start = server.cpu_seconds(), time.time()
             server.sql(f"CREATE SINK out AS {query} WITH (connector = 'blackhole', type = 'append-only', force_append_only = true)")
-            wait_rows(server, rows, 900)
+            server.wait_rows(rows, 900)
             server.sql("FLUSH")
             seconds, cpu = time.time() - start, server.cpu_seconds() - cpu
-            durations = [float(d) for d in server.sql(
-                "SELECT duration_ms FROM weir_catalog.checkpoints WHERE status = 'completed'").split()]
+            durations = server.checkpoint_ms()
             return dict(rows=rows, seconds=seconds, rate=rows / seconds, cpu=cpu, peak_mib=server.peak_mib(),
                         checkpoint_ms=statistics.median(durations) if durations else 0,
                         checkpoint_max_ms=max(durations, default=0))
@@ -144,53 +97,107 @@ def measure(args, name, query, kind, parallelism, checkpoint):
             server.stop()
 
 
+def run(args, way, name, say):
+    query = open(os.path.join(HERE, "..", "nexmark", f"{name}.sql")).read().strip().rstrip(";")
+    try:
+        runs = [measure(args, query, way) for _ in range(args.runs)]
+    except (RuntimeError, OSError) as error:
+        say(f"{way:16}{name:6}  {error}")
+        return dict(way=way, query=name, error=str(error))
+    m = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
+    two = way.split("/")[1] == "2"
+    anchor = FLINK_TWO.get(name) if two else FLINK.get(name)
+    flink = m["rate"] / 1e6 / FLINK[name] if name in FLINK else None
+    # DBSP's figures count all events, also of tables that the query does not read.
+    dbsp = args.events / m["seconds"] / 1e6 / DBSP[name] if name in DBSP and way.startswith("builtin") else None
+    cell = lambda x: f"{x:.2f}" if x else ""
+    say(f"{way:16}{name:6}{m['rate'] / 1e6:>9.3f}{m['seconds']:>7.2f}{m['cpu']:>7.1f}{m['peak_mib']:>6.0f}"
+        f"{m['checkpoint_ms']:>9.1f}{m['checkpoint_max_ms']:>7.0f}{cell(flink):>9}{cell(dbsp):>8}")
+    return dict(way=way, query=name, runs=runs, flink_ratio=flink, dbsp_ratio=dbsp,
+                flink_equal_parallelism=m["rate"] / 1e6 / anchor if anchor else None, **m)
+
+
+def ratios(results, way, key):
+    return {r["query"]: r[key] for r in results if r["way"] == way and r.get(key)}
+
+
+def summary(results, ways, say):
+    """Geometric means and worst queries, by way; scaling; what checkpoints cost."""
+    mean = lambda values: f"geometric mean {statistics.geometric_mean(values.values()):.2f}x"
+    worst = lambda values: "worst {0} {1:.2f}x".format(*min(values.items(), key=lambda item: item[1]))
+    for way in ways:
+        for key, name in (("flink_ratio", "Flink*, one slot"), ("flink_equal_parallelism", "Flink*, equal parallelism"),
+                          ("dbsp_ratio", "DBSP*, one core")):
+            found = ratios(results, way, key)
+            if found and not (key == "flink_equal_parallelism" and "/1/" in way):
+                say(f"{way:16}{mean(found)}, {worst(found)} of {name} ({len(found)} queries)")
+
+    def compare(a, b, what, queries):
+        one, two = ratios(results, a, "rate"), ratios(results, b, "rate")
+        both = {q: two[q] / one[q] for q in queries if q in one and q in two}
+        if both:
+            say(f"{what}: {mean(both)}, {worst(both)} ({b} to {a})")
+
+    stateful = [q for q in STATEFUL]
+    compare("csv/1/1s/c1", "csv/2/1s", "one core to two, stateful queries", stateful)
+    compare("csv/1/1s", "csv/2/1s", "parallelism 1 to 2 on the same two cores, stateful queries", stateful)
+    compare("csv/2/0", "csv/2/1s", "checkpoints every second to none, all queries", FLINK)
+    decode = ratios(results, "json/1/1s", "cpu") or ratios(results, "json/2/1s", "cpu")
+    rows = next((r["rows"] for r in results if r["query"] == "q2" and "rows" in r), 0)
+    if "q2" in decode:
+        say(f"JSON: q2 decodes, filters and all else {rows / decode['q2'] / 1e6:.2f} M bids a CPU second")
+
+
+def live_part(args, results, say):
+    peaks = ratios(results, "csv/2/1s", "rate")
+    found = []
+    for name in LIVE:
+        if name not in peaks:
+            continue
+        m = live.live(args.weir, args.data, COLUMNS["bid"], name, peaks[name] / 2, 2, args.live_seconds)
+        found.append(m)
+        say(f"{name} at half its peak, {m['rate'] / 1e6:.2f} M rows/s of a followed file, {m['cores']:.2f} cores: fresh p50 "
+            f"{m['fresh_p50_ms']:.0f} ms, p99 {m['fresh_p99_ms']:.0f} ms; lookup by key p50 {m['lookup_p50_ms']:.2f} ms, "
+            f"p99 {m['lookup_p99_ms']:.2f} ms ({m['lookups']}); checkpoints p50 {m['checkpoint_ms']:.0f} ms, "
+            f"max {m['checkpoint_max_ms']:.0f} ms")
+    m = live.idle(args.weir, 100, 10)
+    say(f"idle with {m['views']} views: {m['share'] * 100:.1f} % of a core, {m['peak_mib']:.0f} MiB")
+    return dict(live=found, idle=m)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--weir", required=True)
+    parser.add_argument("--full", action="store_true")
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--queries", default=",".join(FLINK))
-    parser.add_argument("--inputs", default="csv,json,builtin")
-    parser.add_argument("--parallelism", default="1,2")
-    parser.add_argument("--checkpoints", default="1s,10s")
+    parser.add_argument("--only", help="ways of running, apart by commas: csv/2/1s,builtin/1/10s/c1")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--data", default=os.path.join(tempfile.gettempdir(), "weir-bench"))
-    parser.add_argument("--out", default="bench.json")
+    parser.add_argument("--out", default=os.path.join(HERE, "results"))
+    parser.add_argument("--no-live", action="store_true")
+    parser.add_argument("--live-seconds", type=float, default=20)
     args = parser.parse_args()
+    args.data = os.path.join(args.data, str(args.events))
     os.makedirs(args.data, exist_ok=True)
-    if {"csv", "json"} & set(args.inputs.split(",")):
-        write_files(args.weir, args.events, args.data)
-    results = []
-    print(f"{'query':6}{'input':>8}{'p':>3}{'ckpt':>6}{'M rows/s':>10}{'CPU s':>8}{'MiB':>8}{'ckpt ms':>9}{'max':>8}"
-          f"{'x Flink*':>10}{'x DBSP*':>9}")
-    for kind in args.inputs.split(","):
-        for parallelism in args.parallelism.split(","):
-            for checkpoint in args.checkpoints.split(","):
-                for name in args.queries.split(","):
-                    query = open(os.path.join(HERE, "..", "nexmark", f"{name}.sql")).read().strip().rstrip(";")
-                    try:
-                        runs = [measure(args, name, query, kind, parallelism, checkpoint) for _ in range(args.runs)]
-                    except RuntimeError as error:
-                        print(f"{name:6}{kind:>8}{parallelism:>3}{checkpoint:>6}  {error}", flush=True)
-                        results.append(dict(query=name, input=kind, parallelism=parallelism, checkpoint=checkpoint, error=str(error)))
-                        continue
-                    m = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
-                    flink = m["rate"] / 1e6 / FLINK[name] if name in FLINK else None
-                    # DBSP's figures count all events, also of tables that the query does not read.
-                    dbsp = args.events / m["seconds"] / 1e6 / DBSP[name] if name in DBSP and kind == "builtin" else None
-                    results.append(dict(query=name, input=kind, parallelism=parallelism, checkpoint=checkpoint,
-                                        runs=runs, flink_ratio=flink, dbsp_ratio=dbsp, **m))
-                    cell = lambda x: f"{x:.2f}" if x else ""
-                    print(f"{name:6}{kind:>8}{parallelism:>3}{checkpoint:>6}{m['rate'] / 1e6:>10.3f}{m['cpu']:>8.1f}"
-                          f"{m['peak_mib']:>8.0f}{m['checkpoint_ms']:>9.1f}{m['checkpoint_max_ms']:>8.0f}"
-                          f"{cell(flink):>10}{cell(dbsp):>9}", flush=True)
-                good = [r["flink_ratio"] for r in results if r.get("flink_ratio") and
-                        (r["input"], r["parallelism"], r["checkpoint"]) == (kind, parallelism, checkpoint)]
-                if good:
-                    print(f"   {kind} p={parallelism} {checkpoint}: geometric mean {statistics.geometric_mean(good):.2f}x Flink*, "
-                          f"worst {min(good):.2f}x", flush=True)
-    print("* anchors measured earlier on another machine of this class, one core (see bench/nexmark.py)")
-    with open(args.out, "w") as out:
-        json.dump(dict(events=args.events, results=results), out, indent=1)
+    os.makedirs(args.out, exist_ok=True)
+    ways = args.only.split(",") if args.only else ALL if args.full else SOME
+    table = open(os.path.join(args.out, "nexmark.txt"), "w")
+
+    def say(line):
+        print(line, flush=True)
+        print(line, file=table, flush=True)
+
+    write_files(args.weir, args.events, args.data)
+    say(f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} cores, {args.events} events, medians of {args.runs}")
+    say(HEADER)
+    results = [run(args, way, name, say) for way in ways for name in args.queries.split(",")]
+    say("")
+    summary(results, ways, say)
+    found = {} if args.no_live else live_part(args, results, say)
+    say("* anchors measured earlier on another machine of this class (see bench/nexmark.py)")
+    with open(os.path.join(args.out, "nexmark.json"), "w") as out:
+        json.dump(dict(events=args.events, results=results, **found), out, indent=1)
 
 
 if __name__ == "__main__":

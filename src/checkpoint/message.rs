@@ -6,7 +6,8 @@
 
 use super::decide::Settings;
 use super::participant::{ActorReport, CommitHandle, Offset, OffsetKey};
-use crate::state::store::{StateRead, WriteRun};
+use crate::state::store::StateRead;
+use crate::state::writes::Writes;
 use crate::stream::{ActorId, Barrier, Epoch, Mutation};
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -75,13 +76,7 @@ pub struct StoredCheckpoint {
 pub trait EpochStore: Send {
     /// Applies `runs`, publishes the epoch ([`Message::Visible`]) and, with `contents`, makes the
     /// checkpoint ([`Message::Durable`] or [`Message::CheckpointFailed`]).
-    fn submit(
-        &mut self,
-        epoch: Epoch,
-        dml_position: u64,
-        runs: Vec<WriteRun>,
-        contents: Option<CheckpointContents>,
-    );
+    fn submit(&mut self, epoch: Epoch, dml_position: u64, runs: Writes, contents: Option<CheckpointContents>);
     /// A checkpoint is complete: sinks may commit what it promised.
     fn complete(&mut self, contents: &CheckpointContents);
 }

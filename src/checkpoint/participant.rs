@@ -5,7 +5,7 @@
 //! [`CommitHandle`]: bytes that go into the manifest, from which a process that never wrote the
 //! data can commit it. `commit` is idempotent: a second one of the same handle changes nothing.
 
-use crate::state::store::WriteRun;
+use crate::state::writes::Writes;
 use crate::stream::{ActorId, Epoch};
 use serde::{Deserialize, Serialize};
 use weir_catalog::{JobId, ObjectId};
@@ -42,8 +42,8 @@ pub struct CommitHandle {
 /// What an actor hands over at a barrier: its operators' part of the checkpoint.
 #[derive(Debug, Default)]
 pub struct Sealed {
-    /// State writes of this epoch, in the order to apply.
-    pub runs: Vec<WriteRun>,
+    /// State writes of this epoch.
+    pub runs: Writes,
     /// Where splits were read up to (checkpoints only).
     pub offsets: Vec<(OffsetKey, Offset)>,
     /// What sinks promised (checkpoints only).

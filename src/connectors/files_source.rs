@@ -1,12 +1,14 @@
 //! `connector = 'file'` as a source: files of the local disk, found by a glob.
 //!
-//! A split is a file. Its offset is a position in the text (uncompressed, if the file is
-//! compressed) at the start of a record, or a row number of a Parquet file. With `follow`, new
-//! files are looked for, and plain text is read on as it is appended to; a last line without an
-//! end is then waited for, while otherwise the end of the file ends it.
+//! A split is a file, or a stripe of a plain text file that isn't followed ([`super::files_stripe`]).
+//! Its offset is a position in the text (uncompressed, if the file is compressed) at the start of a
+//! record, or a row number of a Parquet file. With `follow`, new files are looked for, and plain
+//! text is read on as it is appended to; a last line without an end is then waited for, while
+//! otherwise the end of the file ends it.
 
 use super::error::ConnectorError;
 use super::files_sink::local_path;
+use super::files_stripe::{self, Position, Quotes, Stripe};
 use super::files_text::TextReader;
 use super::options;
 use super::source::{DeadLetter, Source, SourceError, Split, SplitPoll, SplitReader, Waker};
@@ -19,9 +21,10 @@ use crate::formats::parquet::{ParquetBatch, ParquetRows};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Arc, Weak};
 use tracing::warn;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
 use weir_catalog::{Column, source};
@@ -123,6 +126,13 @@ enum Encode {
     Parquet,
 }
 
+/// What the stripes of a file share.
+#[derive(Debug, Default)]
+struct Striped {
+    file: Weak<File>,
+    quotes: Arc<Quotes>,
+}
+
 /// Files as a source.
 #[derive(Debug)]
 pub struct FilesSource {
@@ -133,8 +143,10 @@ pub struct FilesSource {
     encode: Encode,
     columns: Vec<Column>,
 
-    /// Files found so far: later ones come behind, so that each keeps its place.
+    /// Splits found so far: later ones come behind, so that each keeps its place.
     listed: Mutex<Vec<Split>>,
+    /// Files read in stripes, by path.
+    striped: Mutex<HashMap<String, Striped>>,
 }
 
 impl FilesSource {
@@ -162,6 +174,7 @@ impl FilesSource {
             encode: encode_of(declared)?,
             columns: declared.columns.clone(),
             listed: Mutex::default(),
+            striped: Mutex::default(),
         };
         // So that a column of a type that can't be decoded is refused now.
         let all: Vec<usize> = (0..opened.columns.len()).collect();
@@ -207,6 +220,46 @@ fn encode_of(declared: &source::Source) -> Result<Encode, ConnectorError> {
     }
 }
 
+impl FilesSource {
+    fn compression_of(&self, name: &str) -> Compression {
+        self.compression.unwrap_or_else(|| Compression::of_path(name))
+    }
+
+    /// Whether the file (or the stripe) of this name is text that stays as it is.
+    fn reads_in_stripes(&self, name: &str) -> bool {
+        let path = files_stripe::parse_name(name).0;
+        !self.follow && self.encode != Encode::Parquet && self.compression_of(path) == Compression::None
+    }
+
+    /// Reads a stripe of a file.
+    fn stripe(
+        &self,
+        name: &str,
+        from: Option<Position>,
+        until: Option<Position>,
+        columns: &[usize],
+    ) -> Result<Box<dyn SplitReader>, SourceError> {
+        let (path, index) = files_stripe::parse_name(name);
+        let mut striped = self.striped.lock();
+        let shared = striped.entry(path.to_owned()).or_default();
+        let file = match shared.file.upgrade() {
+            Some(file) => file,
+            None => {
+                let file =
+                    File::open(path).map_err(|e| SourceError(format!("could not open {path}: {e}")))?;
+                Arc::new(file)
+            }
+        };
+        shared.file = Arc::downgrade(&file);
+        let header = matches!(self.encode, Encode::Csv { header: true, .. });
+        let quotes = matches!(self.encode, Encode::Csv { .. }).then(|| Arc::clone(&shared.quotes));
+        let from = from.unwrap_or_else(|| Stripe::start(index));
+        let decoder = self.decoder(columns).map_err(SourceError)?;
+        let reader = TextReader::of_stripe(path, Stripe::new(file, quotes, from), decoder, from, until);
+        Ok(Box::new(reader.with(header, false, self.on_error)))
+    }
+}
+
 impl Source for FilesSource {
     fn splits(&self) -> Result<Vec<Split>, SourceError> {
         let options = glob::MatchOptions {
@@ -222,7 +275,12 @@ impl Source for FilesSource {
             // Markers of file sinks are no data.
             let is_marker = path.parent().and_then(Path::file_name).is_some_and(|name| name == "_weir");
             if path.is_file() && !is_marker {
-                found.push(Split { name: path.to_string_lossy().into_owned() });
+                let name = path.to_string_lossy().into_owned();
+                let stripes = match self.reads_in_stripes(&name) {
+                    true => files_stripe::stripes(path.metadata().map_or(0, |m| m.len())),
+                    false => 1,
+                };
+                found.extend((0..stripes).map(|k| Split { name: files_stripe::name(&name, k) }));
             }
         }
         if found.is_empty() && !self.follow {
@@ -248,12 +306,14 @@ impl Source for FilesSource {
         columns: &[usize],
         _waker: Waker,
     ) -> Result<Box<dyn SplitReader>, SourceError> {
-        let number = |offset: &Offset| {
-            offset
-                .0
-                .parse::<u64>()
-                .map_err(|_| SourceError(format!("{} has no offset \"{}\"", split.name, offset.0)))
-        };
+        let no_offset = |offset: &Offset| format!("{} has no offset \"{}\"", split.name, offset.0);
+        if self.reads_in_stripes(&split.name) {
+            let position =
+                |offset: &Offset| Position::parse(&offset.0).ok_or_else(|| SourceError(no_offset(offset)));
+            let (from, until) = (from.map(position).transpose()?, until.map(position).transpose()?);
+            return self.stripe(&split.name, from, until, columns);
+        }
+        let number = |offset: &Offset| offset.0.parse::<u64>().map_err(|_| SourceError(no_offset(offset)));
         let from = from.map_or(Ok(0), number)?;
         let until = until.map(number).transpose()?;
         let file = File::open(&split.name)
@@ -263,7 +323,7 @@ impl Source for FilesSource {
             let split = split.name.clone();
             return Ok(Box::new(ParquetReader { split, on_error: self.on_error, next: from, until, rows }));
         }
-        let compression = self.compression.unwrap_or_else(|| Compression::of_path(&split.name));
+        let compression = self.compression_of(&split.name);
         let header = matches!(self.encode, Encode::Csv { header: true, .. });
         let decoder = self.decoder(columns).map_err(SourceError)?;
         let follow = self.follow && compression == Compression::None;
@@ -335,3 +395,7 @@ impl SplitReader for ParquetReader {
 #[cfg(test)]
 #[path = "tests/files_source.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/files_stripe.rs"]
+mod stripe_tests;

@@ -1,6 +1,8 @@
-//! TextReader: reads one text file in blocks, from an offset, and hands them to a decoder.
+//! TextReader: reads one text file, or a stripe of it, in blocks, from an offset, and hands them to
+//! a decoder.
 
 use super::files_source::{Located, OnError};
+use super::files_stripe::{Begun, Position, RANGE_BYTES, Stripe};
 use super::source::{SourceError, SplitPoll, SplitReader};
 use crate::checkpoint::participant::Offset;
 use crate::formats::compression::Compression;
@@ -14,6 +16,8 @@ use tracing::warn;
 const BLOCK_BYTES: usize = 1 << 20;
 /// With less than this in hand, more is read first, so that batches are full.
 const LOW_BYTES: usize = 1 << 18;
+/// Bytes read at a time behind a stripe's range, for the record that reaches over its end.
+const SLACK_BYTES: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
 /// A record that is longer is bad.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 /// How often a followed file is looked at, microseconds.
@@ -28,6 +32,7 @@ pub struct TextReader {
     until: Option<u64>,
     follow: bool,
     on_error: OnError,
+    stripe: Option<Stripe>,
 
     buffer: Vec<u8>,
     /// Where in the buffer the next record starts.
@@ -75,6 +80,7 @@ impl TextReader {
             until,
             follow: false,
             on_error: OnError::DeadLetter,
+            stripe: None,
             buffer: Vec::new(),
             at: 0,
             offset: from,
@@ -83,6 +89,33 @@ impl TextReader {
             skipping: false,
             shrunk,
         })
+    }
+
+    /// Reads `stripe` of a file from `from`, ends before `until`.
+    pub fn of_stripe(
+        name: &str,
+        stripe: Stripe,
+        decoder: Box<dyn Decoder>,
+        from: Position,
+        until: Option<Position>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            input: Box::new(io::empty()),
+            compressed: false,
+            decoder,
+            until: until.map(|until| until.at),
+            follow: false,
+            on_error: OnError::DeadLetter,
+            stripe: Some(stripe),
+            buffer: Vec::new(),
+            at: 0,
+            offset: from.at,
+            eof: false,
+            header: false,
+            skipping: false,
+            shrunk: false,
+        }
     }
 
     /// Whether a header comes first, whether the file grows, and what becomes of bad records.
@@ -99,11 +132,12 @@ impl TextReader {
         self.buffer.drain(..self.at);
         self.at = 0;
         let length = self.buffer.len();
-        self.buffer.resize(length + BLOCK_BYTES, 0);
+        let block = self.block_bytes();
+        self.buffer.resize(length + block, 0);
         let mut read = 0;
         let mut outcome = Ok(());
         self.eof = false;
-        while read < BLOCK_BYTES && !self.eof && outcome.is_ok() {
+        while read < block && !self.eof && outcome.is_ok() {
             match self.input.read(&mut self.buffer[length + read..]) {
                 Ok(0) => self.eof = true,
                 Ok(n) => read += n,
@@ -118,6 +152,60 @@ impl TextReader {
         outcome
     }
 
+    /// How much to read next: of a stripe, the rest of its range and little more.
+    fn block_bytes(&self) -> usize {
+        let Some(stripe) = &self.stripe else { return BLOCK_BYTES };
+        let here = self.offset + (self.buffer.len() - self.at) as u64;
+        let left = stripe.end().saturating_sub(here).min(RANGE_BYTES + 1);
+        left as usize + SLACK_BYTES
+    }
+
+    /// Begins a range of the stripe, if it is time to.
+    fn begin_range(&mut self) -> io::Result<bool> {
+        let Some(stripe) = &mut self.stripe else { return Ok(false) };
+        if !stripe.must_begin(self.offset) {
+            return Ok(false);
+        }
+        self.at = 0;
+        self.buffer.clear();
+        match stripe.begin(self.offset)? {
+            Begun::Nothing => {
+                self.input = Box::new(io::empty());
+                (self.offset, self.eof) = (u64::MAX, true);
+            }
+            Begun::At { at, skip } => {
+                self.input = stripe.input(at);
+                (self.offset, self.skipping) = (at, skip);
+                self.fill()?;
+                if let Some(stripe) = &mut self.stripe {
+                    stripe.look(self.offset, &self.buffer[self.at..], self.eof)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the buffer holds the rest of the stripe's range.
+    fn holds_range(&self) -> bool {
+        let stripe = self.stripe.as_ref();
+        stripe.is_some_and(|stripe| stripe.own(self.offset, &self.buffer[self.at..]).is_some())
+    }
+
+    /// Whether nothing of the stripe is left before `until`.
+    fn is_at_until(&self) -> bool {
+        let here = self.stripe.as_ref().map(|stripe| stripe.position(self.offset).at);
+        here.zip(self.until).is_some_and(|(here, until)| here >= until)
+    }
+
+    fn finish(&mut self) -> SplitPoll {
+        if !self.follow {
+            // A source may have thousands of these.
+            self.input = Box::new(io::empty());
+            (self.buffer, self.at, self.eof) = (Vec::new(), 0, true);
+        }
+        SplitPoll::Finished
+    }
+
     fn consume(&mut self, bytes: usize) {
         self.at += bytes;
         self.offset += bytes as u64;
@@ -125,10 +213,20 @@ impl TextReader {
 
     /// How much of the buffer may be decoded, and whether nothing may follow it.
     fn block(&self) -> (usize, bool) {
-        let length = self.buffer.len() - self.at;
+        let mut length = self.buffer.len() - self.at;
+        let mut at_end = self.eof && !self.follow;
+        if let Some(stripe) = &self.stripe {
+            if let Some(own) = stripe.own(self.offset, &self.buffer[self.at..]) {
+                (length, at_end) = (own, true);
+            }
+            // The start of a later range of the stripe: no record of this one ends there.
+            if self.until.is_some_and(|until| until >= stripe.end()) {
+                return (length, at_end);
+            }
+        }
         match self.until.map(|until| until.saturating_sub(self.offset)) {
             Some(left) if left <= length as u64 => (left as usize, true),
-            _ => (length, self.eof && !self.follow),
+            _ => (length, at_end),
         }
     }
 
@@ -176,7 +274,14 @@ impl SplitReader for TextReader {
         let idle = Ok(SplitPoll::Idle { until_us: Some(now_us + FOLLOW_US) });
         let mut more = self.follow || !self.eof;
         loop {
-            if more && self.buffer.len() - self.at < LOW_BYTES {
+            if self.is_at_until() {
+                return Ok(self.finish());
+            }
+            match self.begin_range() {
+                Ok(begun) => more |= begun,
+                Err(error) => return self.damaged(&error),
+            }
+            if more && self.buffer.len() - self.at < LOW_BYTES && !self.holds_range() {
                 if let Err(error) = self.fill() {
                     return self.damaged(&error);
                 }
@@ -184,7 +289,7 @@ impl SplitReader for TextReader {
             }
             let (length, at_end) = self.block();
             if length == 0 && (at_end || (self.eof && self.shrunk)) {
-                return if self.follow { idle } else { Ok(SplitPoll::Finished) };
+                return if self.follow { idle } else { Ok(self.finish()) };
             }
             if (self.header || self.skipping) && length > 0 {
                 let skipped = self.skip_line();
@@ -223,6 +328,14 @@ impl SplitReader for TextReader {
     }
 
     fn offset(&self) -> Offset {
-        Offset(self.offset.to_string())
+        Offset(match &self.stripe {
+            None => self.offset.to_string(),
+            Some(stripe) => stripe.position(self.offset).to_string(),
+        })
+    }
+
+    fn between(&self) -> bool {
+        // The next stripe's turn comes when a range is done, so that few ranges are in memory.
+        self.stripe.as_ref().is_none_or(|stripe| self.offset >= stripe.end())
     }
 }

@@ -13,6 +13,7 @@ pub mod delivery;
 pub mod error;
 pub mod files_sink;
 pub mod files_source;
+pub mod files_stripe;
 pub mod files_text;
 pub mod net;
 pub mod nexmark;

@@ -65,6 +65,11 @@ pub trait SplitReader: Send {
 
     /// Where to read on after the rows that `poll` gave so far.
     fn offset(&self) -> Offset;
+
+    /// Whether it is a good time to go on with another split.
+    fn between(&self) -> bool {
+        true
+    }
 }
 
 /// A source, made from its declaration.

@@ -8,7 +8,13 @@
 //!         Source s                     ▲ forward: actor i of s to actor i
 //! ```
 //! At parallelism 1 an exchange disappears: the whole plan is one fragment.
+//!
+//! A stateful part that a plan has twice (a view of the hottest auctions counts bids, and joins them
+//! to the greatest count) is run once: a fragment of its own, whose changes go to both readers.
 
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use std::collections::HashMap;
+use std::fmt::Write;
 use weir_catalog::ObjectId;
 use weir_sql::plan::{Distribution, PlanNode, PlanOp};
 
@@ -65,56 +71,140 @@ enum Child {
 
 /// Cuts a plan into fragments; the last one holds the root.
 pub fn cut(root: &PlanNode, parallelism: usize) -> Vec<Fragment> {
-    let mut fragments = Vec::new();
-    cut_fragment(root, parallelism, &mut fragments);
-    fragments
+    let mut counts = HashMap::new();
+    count_parts(root, &mut counts);
+    counts.retain(|_, count| *count > 1);
+    let mut cutter = Cutter { parallelism, repeated: counts, made: HashMap::new(), fragments: Vec::new() };
+    cutter.fragment(root);
+    cutter.fragments
 }
 
-/// Makes the fragment whose root is `root`, after those that feed it. Returns its index.
-fn cut_fragment(root: &PlanNode, parallelism: usize, fragments: &mut Vec<Fragment>) -> usize {
-    let single = root.properties.distribution == Distribution::Single;
-    let mut fragment =
-        Fragment { nodes: Vec::new(), inputs: Vec::new(), parallelism: if single { 1 } else { parallelism } };
-    match visit(root, parallelism, &mut fragment, fragments) {
-        Child::Node(index) => debug_assert_eq!(index + 1, fragment.nodes.len(), "the root comes last"),
-        // An exchange at the very top: its fragment only receives and passes on.
-        Child::Input(input) => {
-            let mut node = without_inputs(root);
-            node.op = PlanOp::Union;
-            fragment.nodes.push(FragmentNode { node, inputs: inputs_of(root), parent: None });
-            fragment.inputs.push((input, (0, 0)));
+/// Counts how often each stateful part occurs; what is within a part that occurs again counts once.
+fn count_parts(node: &PlanNode, counts: &mut HashMap<String, usize>) {
+    if let Some(part) = part_of(node) {
+        let count = counts.entry(part).or_default();
+        *count += 1;
+        if *count > 1 {
+            return;
         }
     }
-    fragments.push(fragment);
-    fragments.len() - 1
+    node.inputs.iter().for_each(|input| count_parts(input, counts));
 }
 
-fn visit(node: &PlanNode, parallelism: usize, fragment: &mut Fragment, all: &mut Vec<Fragment>) -> Child {
-    if let PlanOp::Exchange { to } = &node.op {
-        let child = &node.inputs[0];
-        if parallelism == 1 {
-            return visit(child, parallelism, fragment, all);
+/// What a stateful part of a plan does, as text that is the same for parts that do the same; none
+/// if it can't be run once for two readers.
+fn part_of(node: &PlanNode) -> Option<String> {
+    let stateful = matches!(node.op, PlanOp::Aggregate { .. } | PlanOp::Join { .. } | PlanOp::TopN { .. });
+    if !stateful || node.properties.distribution == Distribution::Any {
+        return None;
+    }
+    let mut text = String::new();
+    describe(node, &mut text).then_some(text)
+}
+
+/// Appends all but the numbers of nodes; false if the same part gives different rows each time.
+fn describe(node: &PlanNode, text: &mut String) -> bool {
+    let volatile = match &node.op {
+        PlanOp::Filter { predicate } => is_volatile(predicate),
+        PlanOp::Project { exprs } => exprs.iter().any(is_volatile),
+        PlanOp::Join { residual, .. } => residual.as_ref().is_some_and(is_volatile),
+        _ => false,
+    };
+    // Writing to a String can't fail.
+    let _ = write!(text, "({:?} {:?} {:?}", node.op, node.schema, node.properties);
+    let same = !volatile && node.inputs.iter().all(|input| describe(input, text));
+    text.push(')');
+    same
+}
+
+struct Cutter {
+    parallelism: usize,
+    /// Parts that occur more than once.
+    repeated: HashMap<String, usize>,
+    /// The fragments of those that were met.
+    made: HashMap<String, usize>,
+    fragments: Vec<Fragment>,
+}
+
+impl Cutter {
+    /// Makes the fragment whose root is `root`, after those that feed it. Returns its index.
+    fn fragment(&mut self, root: &PlanNode) -> usize {
+        let part = self.repeated_part(root);
+        if let Some(made) = part.as_ref().and_then(|part| self.made.get(part)) {
+            return *made;
         }
-        let from = cut_fragment(child, parallelism, all);
-        let columns = match to {
+        let single = root.properties.distribution == Distribution::Single;
+        let parallelism = if single { 1 } else { self.parallelism };
+        let mut fragment = Fragment { nodes: Vec::new(), inputs: Vec::new(), parallelism };
+        match self.visit_own(root, &mut fragment) {
+            Child::Node(index) => debug_assert_eq!(index + 1, fragment.nodes.len(), "the root comes last"),
+            // An exchange at the very top: its fragment only receives and passes on.
+            Child::Input(input) => {
+                let mut node = without_inputs(root);
+                node.op = PlanOp::Union;
+                fragment.nodes.push(FragmentNode { node, inputs: inputs_of(root), parent: None });
+                fragment.inputs.push((input, (0, 0)));
+            }
+        }
+        self.fragments.push(fragment);
+        let index = self.fragments.len() - 1;
+        if let Some(part) = part {
+            self.made.insert(part, index);
+        }
+        index
+    }
+
+    fn repeated_part(&self, node: &PlanNode) -> Option<String> {
+        if self.repeated.is_empty() {
+            return None;
+        }
+        part_of(node).filter(|part| self.repeated.contains_key(part))
+    }
+
+    fn visit(&mut self, node: &PlanNode, fragment: &mut Fragment) -> Child {
+        if self.repeated_part(node).is_none() {
+            return self.visit_own(node, fragment);
+        }
+        let from = self.fragment(node);
+        // By the columns that its rows are distributed by: each actor feeds the one like itself.
+        let columns = match &node.properties.distribution {
             Distribution::Hash(columns) => columns.clone(),
             Distribution::Single | Distribution::Any => Vec::new(),
         };
-        return Child::Input(FragmentInput::Fragment { from, columns });
+        Child::Input(FragmentInput::Fragment { from, columns })
     }
-    let children: Vec<Child> = node.inputs.iter().map(|i| visit(i, parallelism, fragment, all)).collect();
-    let index = fragment.nodes.len();
-    fragment.nodes.push(FragmentNode { node: without_inputs(node), inputs: inputs_of(node), parent: None });
-    for (port, child) in children.into_iter().enumerate() {
-        match child {
-            Child::Node(child) => fragment.nodes[child].parent = Some((index, port)),
-            Child::Input(input) => fragment.inputs.push((input, (index, port))),
+
+    fn visit_own(&mut self, node: &PlanNode, fragment: &mut Fragment) -> Child {
+        if let PlanOp::Exchange { to } = &node.op {
+            let child = &node.inputs[0];
+            if self.parallelism == 1 {
+                return self.visit(child, fragment);
+            }
+            let from = self.fragment(child);
+            let columns = match to {
+                Distribution::Hash(columns) => columns.clone(),
+                Distribution::Single | Distribution::Any => Vec::new(),
+            };
+            return Child::Input(FragmentInput::Fragment { from, columns });
         }
+        let children: Vec<Child> = node.inputs.iter().map(|i| self.visit(i, fragment)).collect();
+        let index = fragment.nodes.len();
+        fragment.nodes.push(FragmentNode {
+            node: without_inputs(node),
+            inputs: inputs_of(node),
+            parent: None,
+        });
+        for (port, child) in children.into_iter().enumerate() {
+            match child {
+                Child::Node(child) => fragment.nodes[child].parent = Some((index, port)),
+                Child::Input(input) => fragment.inputs.push((input, (index, port))),
+            }
+        }
+        if let PlanOp::Source { source: relation, .. } | PlanOp::Scan { relation, .. } = &node.op {
+            fragment.inputs.push((FragmentInput::Relation(*relation), (index, 0)));
+        }
+        Child::Node(index)
     }
-    if let PlanOp::Source { source: relation, .. } | PlanOp::Scan { relation, .. } = &node.op {
-        fragment.inputs.push((FragmentInput::Relation(*relation), (index, 0)));
-    }
-    Child::Node(index)
 }
 
 fn without_inputs(node: &PlanNode) -> PlanNode {
@@ -126,4 +216,65 @@ fn inputs_of(node: &PlanNode) -> Vec<NodeInput> {
         .iter()
         .map(|i| NodeInput { schema: i.schema.clone(), properties: i.properties.clone() })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use std::sync::Arc;
+    use weir_sql::plan::{JoinKind, Properties};
+
+    fn node(op: PlanOp, inputs: Vec<PlanNode>, columns: usize, distribution: Distribution) -> PlanNode {
+        let fields: Vec<_> =
+            (0..columns).map(|c| Field::new(format!("c{c}"), DataType::Int64, true)).collect();
+        let properties = Properties { append_only: false, key: None, watermarks: Vec::new(), distribution };
+        PlanNode { id: 0, op, inputs, schema: Arc::new(Schema::new(fields)), properties }
+    }
+
+    /// DISTINCT by two columns of a source.
+    fn counts(columns: Vec<usize>) -> PlanNode {
+        let source = node(PlanOp::Source { source: ObjectId(7), columns }, vec![], 2, Distribution::Any);
+        let by = Distribution::Hash(vec![0, 1]);
+        let exchange = node(PlanOp::Exchange { to: by.clone() }, vec![source], 2, by.clone());
+        node(PlanOp::Aggregate { group: vec![0, 1], calls: vec![] }, vec![exchange], 2, by)
+    }
+
+    fn exchanged(input: PlanNode) -> PlanNode {
+        let by = Distribution::Hash(vec![0]);
+        node(PlanOp::Exchange { to: by.clone() }, vec![input], 2, by)
+    }
+
+    /// The rows of `left` joined to the groups of `right`.
+    fn joined(left: PlanNode, right: PlanNode) -> PlanNode {
+        let by = Distribution::Hash(vec![0]);
+        let again = PlanOp::Aggregate { group: vec![0], calls: vec![] };
+        let groups = node(again, vec![exchanged(right)], 1, by.clone());
+        let (left_keys, right_keys) = (vec![0], vec![0]);
+        let op =
+            PlanOp::Join { kind: JoinKind::Inner, left_keys, right_keys, null_equal: false, residual: None };
+        node(op, vec![exchanged(left), groups], 3, by)
+    }
+
+    #[test]
+    fn what_a_plan_has_twice_is_run_once() {
+        let stateful = |fragment: &Fragment| {
+            fragment.nodes.iter().filter(|n| matches!(n.node.op, PlanOp::Aggregate { .. })).count()
+        };
+        for parallelism in [1, 2] {
+            let fragments = cut(&joined(counts(vec![0, 1]), counts(vec![0, 1])), parallelism);
+            assert_eq!(fragments.iter().map(stateful).sum::<usize>(), 2, "{fragments:#?}");
+            let shared = fragments.iter().position(|f| stateful(f) == 1 && f.nodes.len() <= 2).unwrap();
+            let reads = |input: &FragmentInput| matches!(input, FragmentInput::Fragment { from, .. } if *from == shared);
+            let readers = fragments.iter().flat_map(|f| &f.inputs).filter(|(input, _)| reads(input)).count();
+            assert_eq!(readers, 2);
+            for (index, fragment) in fragments.iter().enumerate() {
+                for (input, _) in &fragment.inputs {
+                    assert!(!matches!(input, FragmentInput::Fragment { from, .. } if *from >= index));
+                }
+            }
+            let fragments = cut(&joined(counts(vec![0, 1]), counts(vec![0, 2])), parallelism);
+            assert_eq!(fragments.iter().map(stateful).sum::<usize>(), 3);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::checkpoint::storage::CheckpointStorage;
 use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
-use crate::state::store::WriteRun;
+use crate::state::writes::Writes;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -152,7 +152,7 @@ impl EpochStore for Store {
         &mut self,
         epoch: Epoch,
         dml_position: u64,
-        runs: Vec<WriteRun>,
+        runs: Writes,
         contents: Option<CheckpointContents>,
     ) {
         let begun = contents.as_ref().map(|_| self.storage.lock().begin(epoch));

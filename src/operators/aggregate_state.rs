@@ -14,8 +14,9 @@ use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{OperatorError, Restored};
 use crate::state::StateError;
 use crate::state::key::KeyCodec;
-use crate::state::store::{StateRead, WriteOp, WriteRun, full_key, prefix_end};
+use crate::state::store::{StateRead, WriteOp, full_key, prefix_end};
 use crate::state::value::ValueCodec;
+use crate::state::writes::RunWriter;
 use crate::stream::{Vnode, VnodeSet};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
@@ -25,8 +26,8 @@ use weir_catalog::TableId;
 
 /// Entries at most that are taken up at once.
 const LOAD_ROWS: usize = 4096;
-/// A run is cut when it is this long; it must stay below 4 GiB.
-const RUN_BYTES: usize = 256 << 20;
+/// Keys encoded at a time.
+const PIECE_ROWS: usize = 4096;
 
 /// Tables and encodings of an aggregate.
 pub(super) struct AggregateTables {
@@ -75,90 +76,101 @@ impl AggregateTables {
     }
 }
 
-/// The encoded keys of `groups`, each followed by its value (if any) of `values`.
-fn encode_keys(
-    codec: &KeyCodec,
-    groups: &Groups,
-    numbers: &[u32],
-    values: Option<ArrayRef>,
-) -> Result<crate::state::key::EncodedKeys, OperatorError> {
-    let mut columns = groups.keys(numbers)?;
-    columns.extend(values);
-    let vnodes: Vec<Vnode> = numbers.iter().map(|group| groups.vnode(*group)).collect();
-    Ok(codec.encode_all(&columns, numbers.len(), Some(&vnodes)))
+/// Keys of groups, each followed by its value (if any), and not encoded yet.
+struct Keys {
+    columns: Vec<ArrayRef>,
+    vnodes: Vec<Vnode>,
 }
 
-/// Adds a write to the last of `sealed`'s runs, which is `run`, or cuts it.
-fn cut(run: &mut WriteRun, sealed: &mut Sealed) {
-    if run.bytes() > RUN_BYTES {
-        sealed.runs.push(run.take());
+impl Keys {
+    fn new(groups: &Groups, numbers: &[u32], values: Option<ArrayRef>) -> Result<Self, OperatorError> {
+        let mut columns = groups.keys(numbers)?;
+        columns.extend(values);
+        Ok(Self { columns, vnodes: numbers.iter().map(|group| groups.vnode(*group)).collect() })
+    }
+
+    /// Calls `write` with each row and its key.
+    fn for_each(&self, codec: &KeyCodec, mut write: impl FnMut(usize, &[u8])) {
+        for (piece, vnodes) in self.vnodes.chunks(PIECE_ROWS).enumerate() {
+            let start = piece * PIECE_ROWS;
+            let columns: Vec<ArrayRef> = self.columns.iter().map(|c| c.slice(start, vnodes.len())).collect();
+            let keys = codec.encode_all(&columns, vnodes.len(), Some(vnodes));
+            keys.iter().enumerate().for_each(|(row, key)| write(start + row, key));
+        }
     }
 }
 
-fn finish(mut run: WriteRun, sealed: &mut Sealed) {
-    if !run.is_empty() {
-        sealed.runs.push(run.take());
-    }
+/// Puts the values of all rows but those that are `gone`, whose keys are deleted.
+fn write_values(
+    runs: &mut RunWriter,
+    (keys, codec): (&Keys, &KeyCodec),
+    (columns, values): (&[ArrayRef], &ValueCodec),
+    gone: impl Fn(usize) -> bool,
+) {
+    let encoder = values.encoder(columns);
+    keys.for_each(codec, |row, key| {
+        if gone(row) {
+            runs.write(WriteOp::Delete, key, &[]);
+        } else {
+            let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
+            runs.write_with(WriteOp::Put, key, |out| encoder.encode(row, out));
+        }
+    });
 }
 
 impl Aggregate {
-    /// Hands over everything that changed since the last checkpoint.
+    /// Hands over everything that changed since the last checkpoint, to be encoded elsewhere.
     pub(super) fn seal_all(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let tables = &self.tables;
         for ((_, multiset), (table, codec)) in self.calls.multisets().zip(&tables.multisets) {
             let changed = multiset.take_changed()?;
-            let keys = encode_keys(codec, &self.groups, &changed.groups, Some(changed.values))?;
-            let mut run = WriteRun::new(*table);
-            for (key, count) in keys.iter().zip(&changed.counts) {
-                match count {
-                    0 => run.write(WriteOp::Delete, key, &[]),
-                    _ => run.write(WriteOp::Put, key, &count.to_le_bytes()),
-                }
-                cut(&mut run, sealed);
+            if changed.groups.is_empty() {
+                continue;
             }
-            finish(run, sealed);
+            let keys = Keys::new(&self.groups, &changed.groups, Some(changed.values))?;
+            let (codec, counts) = (codec.clone(), changed.counts);
+            sealed.runs.later(*table, move |runs| {
+                keys.for_each(&codec, |row, key| match counts[row] {
+                    0 => runs.write(WriteOp::Delete, key, &[]),
+                    count => runs.write(WriteOp::Put, key, &count.to_le_bytes()),
+                });
+                Ok(())
+            });
         }
-        for (distinct, (table, codec, counts)) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
+        for (distinct, (table, codec, values)) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
             let changed = distinct.take_changed()?;
-            let keys = encode_keys(codec, &self.groups, &changed.groups, Some(changed.values))?;
-            let gone = |row: usize| changed.counts.iter().all(|column| column[row] == 0);
-            let columns: Vec<ArrayRef> =
-                changed.counts.iter().map(|c| Arc::new(Int64Array::from(c.clone())) as ArrayRef).collect();
-            let encoder = counts.encoder(&columns);
-            let mut run = WriteRun::new(*table);
-            for (row, key) in keys.iter().enumerate() {
-                if gone(row) {
-                    run.write(WriteOp::Delete, key, &[]);
-                } else {
-                    let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
-                    run.write_with(WriteOp::Put, key, |out| encoder.encode(row, out));
-                }
-                cut(&mut run, sealed);
+            if changed.groups.is_empty() {
+                continue;
             }
-            finish(run, sealed);
+            let keys = Keys::new(&self.groups, &changed.groups, Some(changed.values))?;
+            let (codec, values, counts) = (codec.clone(), values.clone(), changed.counts);
+            sealed.runs.later(*table, move |runs| {
+                let gone: Vec<bool> =
+                    (0..keys.vnodes.len()).map(|row| counts.iter().all(|column| column[row] == 0)).collect();
+                let columns: Vec<ArrayRef> =
+                    counts.into_iter().map(|c| Arc::new(Int64Array::from(c)) as ArrayRef).collect();
+                write_values(runs, (&keys, &codec), (&columns, &values), |row| gone[row]);
+                Ok(())
+            });
         }
         self.seal_groups(sealed)
     }
 
     fn seal_groups(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let changed = std::mem::take(&mut self.unsealed);
-        let (table, codec, values) = &self.tables.groups;
-        let keys = encode_keys(codec, &self.groups, &changed, None)?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let keys = Keys::new(&self.groups, &changed, None)?;
         let mut columns = vec![super::accumulator::gather(&self.rows, &changed)];
         columns.extend(self.calls.state(&changed)?);
-        let encoder = values.encoder(&columns);
-        let mut run = WriteRun::new(*table);
-        for (row, group) in changed.iter().enumerate() {
-            let key = keys.get(row);
-            if self.rows[*group as usize] == 0 {
-                run.write(WriteOp::Delete, key, &[]);
-            } else {
-                let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
-                run.write_with(WriteOp::Put, key, |out| encoder.encode(row, out));
-            }
-            cut(&mut run, sealed);
-        }
-        finish(run, sealed);
+        let (table, codec, values) = &self.tables.groups;
+        let (codec, values) = (codec.clone(), values.clone());
+        sealed.runs.later(*table, move |runs| {
+            let rows = columns[0].as_primitive::<Int64Type>().values().clone();
+            write_values(runs, (&keys, &codec), (&columns, &values), |row| rows[row] == 0);
+            Ok(())
+        });
         self.forget_empty(&changed);
         Ok(())
     }

@@ -6,55 +6,45 @@
 use super::join_side::{JoinSide, pick, repeated};
 use super::row_arena::RowId;
 use crate::dataflow::operator::{OperatorError, Restored};
-use crate::state::store::WriteRun;
+use crate::state::writes::Writes;
 use crate::stream::builder::batch_of;
 use crate::stream::{ChangeBatch, Epoch, Vnode};
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch};
 
 /// Rows encoded, or read, at a time.
 const PIECE_ROWS: usize = 4096;
-/// A run is handed over when it has this many bytes.
-const RUN_BYTES: usize = 256 << 20;
 /// Intervals of which it is known what was appended: more than can be on their way to the store.
 const INTERVALS_KEPT: u32 = 64;
 /// Pages that are compacted at a checkpoint, at most.
 const COMPACT_PAGES: usize = 16;
 
 impl JoinSide {
-    /// Adds the writes since the last checkpoint to `runs`.
-    pub fn seal(&mut self, epoch: Epoch, runs: &mut Vec<WriteRun>) -> Result<(), OperatorError> {
+    /// Adds the writes since the last checkpoint to `writes`, to be encoded elsewhere.
+    pub fn seal(&mut self, epoch: Epoch, writes: &mut Writes) -> Result<(), OperatorError> {
         if self.spec.counted {
-            self.seal_counted(runs)?;
+            self.seal_counted(writes);
             self.compact(COMPACT_PAGES)?;
         } else {
-            self.seal_appended(runs)?;
-        }
-        if !self.table.is_empty() {
-            runs.push(self.table.seal());
+            self.seal_appended(writes)?;
         }
         self.intervals.seal(epoch);
         Ok(())
     }
 
-    fn write(&mut self, changes: &ChangeBatch, runs: &mut Vec<WriteRun>) {
-        self.table.write(changes);
-        if self.table.memory() >= RUN_BYTES {
-            runs.push(self.table.seal());
-        }
-    }
-
-    fn seal_appended(&mut self, runs: &mut Vec<WriteRun>) -> Result<(), OperatorError> {
+    fn seal_appended(&mut self, writes: &mut Writes) -> Result<(), OperatorError> {
         let current = self.intervals.current();
         let unsealed: Vec<_> =
             self.appended.iter().filter(|(i, _)| *i == current).map(|(_, range)| range.clone()).collect();
-        for (columns, rows) in
-            unsealed.into_iter().flat_map(|range| self.arena.slices(range)).collect::<Vec<_>>()
-        {
-            let batch = batch_of(&self.spec.schema, columns, rows)?;
-            for at in (0..rows).step_by(PIECE_ROWS) {
-                let piece = batch.slice(at, PIECE_ROWS.min(rows - at));
-                self.write(&ChangeBatch::insertions(piece), runs);
-            }
+        let slices = unsealed.into_iter().flat_map(|range| self.arena.slices(range));
+        let batches: Vec<RecordBatch> = slices
+            .map(|(columns, rows)| batch_of(&self.spec.schema, columns, rows))
+            .collect::<Result<_, _>>()?;
+        if !batches.is_empty() {
+            let pieces = batches.into_iter().flat_map(|batch| {
+                let starts = (0..batch.num_rows()).step_by(PIECE_ROWS);
+                starts.map(move |at| batch.slice(at, PIECE_ROWS.min(batch.num_rows() - at)))
+            });
+            writes.rows(self.table.layout(), pieces.map(|piece| Ok(ChangeBatch::insertions(piece))));
         }
         while self.appended.front().is_some_and(|(interval, _)| interval + INTERVALS_KEPT <= current) {
             self.appended.pop_front();
@@ -62,7 +52,7 @@ impl JoinSide {
         Ok(())
     }
 
-    fn seal_counted(&mut self, runs: &mut Vec<WriteRun>) -> Result<(), OperatorError> {
+    fn seal_counted(&mut self, writes: &mut Writes) {
         let dirty = std::mem::take(&mut self.dirty);
         let keyed = self.spec.unique.is_some();
         // In a keyed table the row that takes another's key is put after that one is deleted.
@@ -74,18 +64,16 @@ impl JoinSide {
         let mut changed: Vec<(RowId, i64)> = dirty.into_iter().map(|(id, d)| (id, delta(id, d))).collect();
         changed.retain(|(_, d)| *d != 0);
         changed.sort_unstable_by_key(|(id, d)| (*d > 0, *id));
-        for piece in changed.chunks(PIECE_ROWS) {
-            let ids: Vec<RowId> = piece.iter().map(|(id, _)| *id).collect();
-            let diffs: Vec<i64> = piece.iter().map(|(_, d)| *d).collect();
-            let rows = batch_of(&self.spec.schema, self.gather(&ids)?, ids.len())?;
-            self.write(&ChangeBatch::new(rows, diffs), runs);
+        if !changed.is_empty() {
+            let ids: Vec<RowId> = changed.iter().map(|(id, _)| *id).collect();
+            let diffs: Vec<i64> = changed.iter().map(|(_, d)| *d).collect();
+            self.arena.pick(&ids).write(self.table.layout(), &self.spec.schema, Some(diffs), writes);
         }
         for (id, _) in changed {
             if self.count(id) == 0 {
                 self.arena.free(id);
             }
         }
-        Ok(())
     }
 
     /// Reads the rows of the actor's vnodes.

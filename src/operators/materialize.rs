@@ -13,7 +13,7 @@
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress};
 use crate::state::key::KeyCodec;
-use crate::state::table::{StateTable, TableLayout};
+use crate::state::table::TableLayout;
 use crate::stream::builder::ChangeBuilder;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{Barrier, ChangeBatch};
@@ -33,7 +33,9 @@ pub struct Materialize {
     append_only: bool,
     conflicts: ConflictCounter,
 
-    table: StateTable,
+    layout: Arc<TableLayout>,
+    /// The epoch's changes, as they are written.
+    written: Vec<ChangeBatch>,
     /// The epoch's changes, where they wait for the barrier.
     changes: ChangeBuilder,
     /// The epoch's net change, and how many of its rows went downstream.
@@ -49,12 +51,12 @@ impl Materialize {
         conflicts: ConflictCounter,
     ) -> Self {
         let changes = ChangeBuilder::new(super::expr::nullable(&schema));
-        Self { append_only, conflicts, table: StateTable::new(layout), changes, said: None }
+        Self { append_only, conflicts, layout, written: Vec::new(), changes, said: None }
     }
 
     /// Whether rows can be written as they come: nothing can cancel or conflict.
     fn is_log(&self) -> bool {
-        self.append_only && self.table.layout().counted
+        self.append_only && self.layout.counted
     }
 
     fn say(&mut self, out: &mut Output) -> Progress {
@@ -73,7 +75,7 @@ impl Materialize {
 
     /// The change without rows that conflict: of several rows put under one key the greatest stays.
     fn resolve(&self, batch: ChangeBatch) -> Result<ChangeBatch, OperatorError> {
-        let layout = self.table.layout();
+        let layout = &self.layout;
         if layout.counted {
             return Ok(batch);
         }
@@ -150,7 +152,7 @@ impl Operator for Materialize {
         out: &mut Output,
     ) -> Result<Progress, OperatorError> {
         if self.is_log() {
-            self.table.write(&batch);
+            self.written.push(batch.clone());
             out.push(batch);
         } else {
             self.changes.push(batch);
@@ -164,7 +166,7 @@ impl Operator for Materialize {
         }
         let net = self.changes.consolidate()?;
         let net = self.resolve(net)?;
-        self.table.write(&net);
+        self.written.push(net.clone());
         self.said = Some((net, 0));
         Ok(self.say(out))
     }
@@ -174,15 +176,15 @@ impl Operator for Materialize {
     }
 
     fn seal(&mut self, _barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
-        if !self.table.is_empty() {
-            sealed.runs.push(self.table.seal());
+        if !self.written.is_empty() {
+            sealed.runs.rows(&self.layout, std::mem::take(&mut self.written).into_iter().map(Ok));
         }
         Ok(())
     }
 
     fn memory(&self) -> usize {
         self.changes.memory()
-            + self.table.memory()
+            + self.written.iter().map(ChangeBatch::memory).sum::<usize>()
             + self.said.as_ref().map_or(0, |(batch, _)| batch.memory())
     }
 }

@@ -139,16 +139,21 @@ impl<O: Order> Multiset for OrderedMultiset<O> {
 
     fn take_changed(&mut self) -> Result<ChangedValues, OperatorError> {
         let mut changed = std::mem::take(&mut self.changed);
-        changed.sort_unstable();
-        changed.dedup();
         let mut counts = Vec::with_capacity(changed.len());
-        for (group, key) in &changed {
+        changed.retain(|(group, key)| {
             let entry = self.groups[*group as usize].get_mut(std::borrow::Borrow::<O::Ref>::borrow(key));
-            counts.push(entry.map_or(0, |entry| {
-                entry.listed = false;
-                entry.count
-            }));
-        }
+            let count = match entry {
+                None => Some(0),
+                // It went and came back: it was here before.
+                Some(entry) if !entry.listed => None,
+                Some(entry) => {
+                    entry.listed = false;
+                    Some(entry.count)
+                }
+            };
+            counts.extend(count);
+            count.is_some()
+        });
         let values =
             self.order.column(changed.iter().map(|(_, key)| Some(std::borrow::Borrow::borrow(key))))?;
         Ok(ChangedValues { groups: changed.iter().map(|(group, _)| *group).collect(), values, counts })

@@ -298,18 +298,22 @@ impl Operator for SourceReader {
             }
             until_us = Some(self.list_us);
         }
-        for _ in 0..self.splits.len() {
+        let splits = self.splits.len();
+        for _ in 0..splits {
             let index = self.next;
-            self.next = (self.next + 1) % self.splits.len();
             let split = &mut self.splits[index];
             if split.finished || split.wake_us.is_some_and(|t| t > now_us) {
                 until_us = [until_us, split.wake_us].into_iter().flatten().min();
+                self.next = (index + 1) % splits;
                 continue;
             }
             split.wake_us = None;
             let polled = split.reader.poll(POLL_ROWS_MAX, now_us).map_err(|e| {
                 OperatorError::Source(format!("{} of source {}: {e}", split.split.name, self.spec.id))
             })?;
+            if split.reader.between() || !matches!(polled, SplitPoll::Rows(..)) {
+                self.next = (index + 1) % splits;
+            }
             match polled {
                 SplitPoll::Rows(rows, dead) => {
                     if !dead.is_empty() {

@@ -136,7 +136,10 @@ impl Operator for SourceScan {
             let Some(mut reader) = self.past.pop_front() else { break };
             match reader.poll(POLL_ROWS_MAX, now_us).map_err(|e| OperatorError::Source(e.to_string()))? {
                 SplitPoll::Rows(rows, _dead_already_kept) => {
-                    self.past.push_back(reader);
+                    match reader.between() {
+                        true => self.past.push_back(reader),
+                        false => self.past.push_front(reader),
+                    }
                     self.past_rows += rows.num_rows() as u64;
                     out.push(ChangeBatch::insertions(self.pick(&rows)?));
                     return Ok(Polled::Busy);

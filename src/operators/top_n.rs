@@ -12,6 +12,7 @@
 //! State: vnode, group key, order columns, other columns → count. In memory the same bytes.
 
 use super::intervals::Intervals;
+use super::top_n_state::{Logged, write_log};
 use super::top_n_window::{Window, compare_ranks, compare_rows, window};
 use super::top_one::TopOne;
 use crate::checkpoint::participant::Sealed;
@@ -19,14 +20,13 @@ use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
 use crate::state::key::{EncodedKeys, KeyCodec, KeyOrder};
-use crate::state::store::{WriteOp, WriteRun};
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode};
 use arrow::array::{ArrayRef, Int64Array, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use weir_catalog::TableId;
@@ -88,7 +88,7 @@ pub fn top_n(spec: TopNSpec) -> Box<dyn Operator> {
 
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    key: Box<[u8]>,
+    key: Arc<[u8]>,
     vnode: u8,
     exists: bool,
     /// Looked at since the clock hand last passed.
@@ -137,7 +137,9 @@ pub struct TopN {
     dirty: VecDeque<u32>,
     saying: VecDeque<Say>,
     /// Changes of the rows kept, since the last checkpoint.
-    log: Vec<(u32, Arc<[u8]>, i64)>,
+    log: Vec<Logged>,
+    /// Groups that had no rows at some time since.
+    maybe_empty: Vec<u32>,
     intervals: Intervals,
 }
 
@@ -174,6 +176,7 @@ impl TopN {
             dirty: VecDeque::new(),
             saying: VecDeque::new(),
             log: Vec::new(),
+            maybe_empty: Vec::new(),
             intervals: Intervals::default(),
         }
     }
@@ -239,7 +242,7 @@ impl TopN {
 
     /// Row `row` of group `group` occurs `diff` times more.
     fn add(&mut self, index: u32, row: &[u8], diff: i64) {
-        let Self { groups, keep, spec, dirty, log, bytes, intervals, .. } = self;
+        let Self { groups, keep, spec, dirty, log, maybe_empty, bytes, intervals, .. } = self;
         let group = &mut groups[index as usize];
         group.used = true;
         let full = keep.filter(|keep| group.count >= *keep);
@@ -265,7 +268,7 @@ impl TopN {
             group.rows.remove(&key);
             *bytes -= row.len() + ROW_OVERHEAD;
         }
-        log.push((index, key, diff));
+        log.push(Logged { vnode: group.vnode, group: group.key.clone(), row: key, diff });
         while let Some(keep) = *keep
             && let Some(last) = group.rows.last_entry()
             && group.count - *last.get() >= keep
@@ -273,7 +276,10 @@ impl TopN {
             let (key, count) = last.remove_entry();
             group.count -= count;
             *bytes -= key.len() + ROW_OVERHEAD;
-            log.push((index, key, -count));
+            log.push(Logged { vnode: group.vnode, group: group.key.clone(), row: key, diff: -count });
+        }
+        if group.rows.is_empty() {
+            maybe_empty.push(index);
         }
     }
 
@@ -424,34 +430,23 @@ impl Operator for TopN {
         if !barrier.is_checkpoint() {
             return Ok(());
         }
-        let mut sums: HashMap<(u32, Arc<[u8]>), i64> = HashMap::new();
-        for (group, row, diff) in self.log.drain(..) {
-            *sums.entry((group, row)).or_insert(0) += diff;
+        let log = std::mem::take(&mut self.log);
+        if !log.is_empty() {
+            sealed.runs.later(self.spec.table, move |runs| {
+                write_log(&log, runs);
+                Ok(())
+            });
         }
-        let mut run = WriteRun::new(self.spec.table);
-        for ((index, row), diff) in &sums {
-            let group = &self.groups[*index as usize];
-            let key = |out: &mut Vec<u8>| {
-                out.push(group.vnode);
-                out.extend_from_slice(&group.key);
-                out.extend_from_slice(row);
-            };
-            if *diff != 0 {
-                run.write_with(WriteOp::AddCount, key, |out| out.extend_from_slice(&diff.to_le_bytes()));
-            }
-        }
+        let maybe_empty = std::mem::take(&mut self.maybe_empty);
         if self.resident {
-            self.forget_empty(sums.into_keys().map(|(group, _)| group).collect());
+            self.forget_empty(maybe_empty);
         }
         self.intervals.seal(barrier.epoch);
-        if !run.is_empty() {
-            sealed.runs.push(run);
-        }
         Ok(())
     }
 
     fn memory(&self) -> usize {
-        self.bytes + self.log.capacity() * size_of::<(u32, Arc<[u8]>, i64)>() + self.index.capacity() * 17
+        self.bytes + self.log.capacity() * size_of::<Logged>() + self.index.capacity() * 17
     }
 
     fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {

@@ -1,12 +1,43 @@
-//! A top-n's rows read back from state: at a restore, or when a cold group is wanted.
+//! A top-n's rows as state: what is written at a checkpoint, and what is read back at a restore, or
+//! when a cold group is wanted.
 
 use super::top_n::{ROW_OVERHEAD, TopN};
 use crate::state::StateError;
-use crate::state::store::{StateRead, full_key, prefix_end};
+use crate::state::store::{StateRead, WriteOp, full_key, prefix_end};
 use crate::state::table::decode_count;
+use crate::state::writes::RunWriter;
 use crate::stream::Vnode;
+use hashbrown::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// A change of the rows kept.
+#[derive(Debug)]
+pub(super) struct Logged {
+    pub vnode: u8,
+    /// The group's key.
+    pub group: Arc<[u8]>,
+    pub row: Arc<[u8]>,
+    pub diff: i64,
+}
+
+/// Writes the sum of the changes of each row.
+pub(super) fn write_log(log: &[Logged], runs: &mut RunWriter) {
+    let mut sums: HashMap<(u8, &[u8], &[u8]), i64> = HashMap::with_capacity(log.len());
+    for Logged { vnode, group, row, diff } in log {
+        *sums.entry((*vnode, group, row)).or_insert(0) += diff;
+    }
+    for ((vnode, group, row), diff) in sums {
+        let key = |out: &mut Vec<u8>| {
+            out.push(vnode);
+            out.extend_from_slice(group);
+            out.extend_from_slice(row);
+        };
+        if diff != 0 {
+            runs.write_with(WriteOp::AddCount, key, |out| out.extend_from_slice(&diff.to_le_bytes()));
+        }
+    }
+}
 
 impl TopN {
     pub(super) fn load(&mut self, group: u32, row: &[u8], value: &[u8]) -> Result<(), StateError> {

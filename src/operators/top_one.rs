@@ -397,14 +397,13 @@ impl Operator for TopOne {
         if !barrier.is_checkpoint() {
             return Ok(());
         }
-        for groups in std::mem::take(&mut self.unsealed).chunks(PIECE_ROWS) {
-            let ids: Vec<RowId> = groups.iter().map(|g| self.groups[*g as usize].current).collect();
-            self.table.put(&batch_of(&self.input, self.arena.gather(&ids, &self.all)?, ids.len())?);
+        let unsealed = std::mem::take(&mut self.unsealed);
+        if !unsealed.is_empty() {
+            let ids: Vec<RowId> = unsealed.iter().map(|g| self.groups[*g as usize].current).collect();
+            let rows = self.arena.pick(&ids);
+            rows.write(self.table.layout(), &self.input, None, &mut sealed.runs);
         }
         self.intervals.seal(barrier.epoch);
-        if !self.table.is_empty() {
-            sealed.runs.push(self.table.seal());
-        }
         self.compact(COMPACT_PAGES)
     }
 

@@ -13,6 +13,7 @@
 
 use super::StateError;
 use super::store::{StateRead, StateStore, WriteRun};
+use super::writes::Writes;
 use crate::failpoint;
 use crate::stream::Epoch;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub struct SealedEpoch {
     /// The DML position that it holds; published with it.
     pub dml_position: u64,
     /// The writes of all actors.
-    pub runs: Vec<WriteRun>,
+    pub runs: Writes,
     /// Tables that go after the writes.
     pub drop_tables: Vec<TableId>,
     /// Where to make a checkpoint of the store: a directory that does not exist.
@@ -170,11 +171,13 @@ impl Writer {
         let last = self.publish.borrow().epoch;
         assert!(last < sealed.epoch, "epoch {} is applied after {last}", sealed.epoch);
         let started = Instant::now();
-        let mut applied =
-            Applied { entries: sealed.runs.iter().map(WriteRun::len).sum(), ..Applied::default() };
-        if let Err(error) = self.write(&sealed) {
-            self.failed = Some(error.to_string());
-            return Err(error);
+        let mut applied = Applied::default();
+        match self.write(sealed.runs, &sealed.drop_tables) {
+            Ok(entries) => applied.entries = entries,
+            Err(error) => {
+                self.failed = Some(error.to_string());
+                return Err(error);
+            }
         }
         applied.apply = started.elapsed();
         let published = Published {
@@ -195,11 +198,14 @@ impl Writer {
         Ok(applied)
     }
 
-    fn write(&mut self, sealed: &SealedEpoch) -> Result<(), StateError> {
+    /// Returns how many entries it wrote.
+    fn write(&mut self, runs: Writes, drop_tables: &[TableId]) -> Result<usize, StateError> {
         failpoint::hit("apply.before_writes")?;
-        self.store.apply_all(&sealed.runs)?;
+        let runs = runs.encode()?;
+        self.store.apply_all(&runs)?;
         failpoint::hit("apply.after_writes")?;
-        sealed.drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))
+        drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))?;
+        Ok(runs.iter().map(WriteRun::len).sum())
     }
 }
 

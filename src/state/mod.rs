@@ -19,6 +19,7 @@ pub mod rocks;
 pub mod store;
 pub mod table;
 pub mod value;
+pub mod writes;
 
 #[cfg(test)]
 #[path = "tests/conformance.rs"]

@@ -188,6 +188,6 @@ fn a_big_epoch_goes_downstream_in_pieces() {
     let mut sealed = Sealed::default();
     operator.seal(&barrier, &mut sealed).unwrap();
     let mut store = MemoryStore::new();
-    store.apply(&sealed.runs[0]);
+    store.apply(&sealed.runs.encode().unwrap()[0]);
     assert!(!store.is_empty());
 }

@@ -32,8 +32,8 @@ pub struct MemoryState {
 
 impl MemoryState {
     /// Applies the writes of one sealed epoch.
-    pub fn apply(&mut self, sealed: &Sealed) {
-        for run in &sealed.runs {
+    pub fn apply(&mut self, sealed: Sealed) {
+        for run in sealed.runs.encode().unwrap() {
             for (op, key, value) in run.iter() {
                 match op {
                     WriteOp::Put => {
@@ -251,9 +251,12 @@ impl<'a> Driver<'a> {
         let mut sealed = Sealed::default();
         self.operator.seal(&barrier, &mut sealed).unwrap();
         if kind == BarrierKind::Tick {
-            assert!(sealed.runs.iter().all(|r| !r.table().is_internal()), "internal state sealed at a tick");
+            assert!(
+                sealed.runs.tables().all(|table| !table.is_internal()),
+                "internal state sealed at a tick"
+            );
         }
-        self.state.apply(&sealed);
+        self.state.apply(sealed);
         if kind == BarrierKind::Checkpoint {
             self.saved = (self.state.clone(), self.epoch);
         }

@@ -1,0 +1,174 @@
+//! What an actor hands over at a barrier: writes, encoded or yet to be encoded.
+//!
+//! ```text
+//!   actor          columns of what changed ── later() ──┐ at the barrier: nothing but the hand-over
+//!   apply thread                                        └──> encode → sorted → written
+//! ```
+//! Encoding costs more than collecting, so it is left to the thread that writes. What is handed
+//! over must not change any more: Arrow columns, or values of its own.
+
+use super::StateError;
+use super::store::{WriteOp, WriteRun};
+use super::table::{StateTable, TableLayout};
+use crate::stream::ChangeBatch;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use weir_catalog::TableId;
+
+/// A run is cut when it is this long; it must stay below 4 GiB.
+const RUN_BYTES: usize = 256 << 20;
+
+type Encode = Box<dyn FnOnce(&mut RunWriter) -> Result<(), StateError> + Send>;
+
+/// Writes to a table that are not encoded yet.
+struct Later {
+    table: TableId,
+    encode: Encode,
+}
+
+/// Writes of an epoch.
+#[derive(Default)]
+pub struct Writes {
+    runs: Vec<WriteRun>,
+    later: Vec<Later>,
+}
+
+impl Writes {
+    /// Adds a run.
+    pub fn push(&mut self, run: WriteRun) {
+        self.runs.push(run);
+    }
+
+    /// Adds what `encode` will write to `table`, on another thread. The order to the runs and to
+    /// other such writes is not kept: a table is written by one of them in an epoch.
+    pub fn later(
+        &mut self,
+        table: TableId,
+        encode: impl FnOnce(&mut RunWriter) -> Result<(), StateError> + Send + 'static,
+    ) {
+        self.later.push(Later { table, encode: Box::new(encode) });
+    }
+
+    /// Adds `changes` of the rows of a table, to be written as [`StateTable::write`] does.
+    pub fn rows(
+        &mut self,
+        layout: &Arc<TableLayout>,
+        changes: impl Iterator<Item = Result<ChangeBatch, StateError>> + Send + 'static,
+    ) {
+        let layout = Arc::clone(layout);
+        self.later(layout.id, move |runs| {
+            let mut table = StateTable::new(layout);
+            for change in changes {
+                table.write(&change?);
+                if table.memory() >= RUN_BYTES {
+                    runs.push(table.seal());
+                }
+            }
+            runs.push(table.seal());
+            Ok(())
+        });
+    }
+
+    /// Adds those of another actor.
+    pub fn extend(&mut self, other: Writes) {
+        self.runs.extend(other.runs);
+        self.later.extend(other.later);
+    }
+
+    /// The tables written to.
+    pub fn tables(&self) -> impl Iterator<Item = TableId> {
+        self.runs.iter().map(WriteRun::table).chain(self.later.iter().map(|later| later.table))
+    }
+
+    /// All of them, encoded; those of internal state, which are many at once, by several threads.
+    pub fn encode(self) -> Result<Vec<WriteRun>, StateError> {
+        let mut runs = self.runs;
+        let (internal, other): (VecDeque<Later>, VecDeque<Later>) =
+            self.later.into_iter().partition(|later| later.table.is_internal());
+        for later in other {
+            runs.extend(later.encode()?);
+        }
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(internal.len());
+        let queue = Mutex::new(internal);
+        let work = || {
+            let mut runs = Vec::new();
+            loop {
+                let later = queue.lock().pop_front();
+                let Some(later) = later else { return Ok(runs) };
+                runs.extend(later.encode()?);
+            }
+        };
+        let encoded: Vec<Result<Vec<WriteRun>, StateError>> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let panicked = || Err(StateError::Store("encoding panicked".to_owned()));
+            let others = others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked()));
+            std::iter::once(own).chain(others).collect()
+        });
+        for encoded in encoded {
+            runs.extend(encoded?);
+        }
+        Ok(runs)
+    }
+}
+
+impl Later {
+    fn encode(self) -> Result<Vec<WriteRun>, StateError> {
+        let mut writer = RunWriter { run: WriteRun::new(self.table), done: Vec::new() };
+        (self.encode)(&mut writer)?;
+        Ok(writer.finish())
+    }
+}
+
+impl From<Vec<WriteRun>> for Writes {
+    fn from(runs: Vec<WriteRun>) -> Self {
+        Self { runs, later: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for Writes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writes").field("runs", &self.runs).field("later", &self.later.len()).finish()
+    }
+}
+
+/// Writes to one table, as runs of bounded length.
+pub struct RunWriter {
+    run: WriteRun,
+    done: Vec<WriteRun>,
+}
+
+impl RunWriter {
+    /// Adds a write whose key and value are appended by the two closures.
+    pub fn write_with(
+        &mut self,
+        op: WriteOp,
+        key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.run.write_with(op, key, value);
+        if self.run.bytes() > RUN_BYTES {
+            self.done.push(self.run.take());
+        }
+    }
+
+    /// Adds a write of `key`, vnode first; `value` is ignored by Delete.
+    pub fn write(&mut self, op: WriteOp, key: &[u8], value: &[u8]) {
+        self.write_with(op, |out| out.extend_from_slice(key), |out| out.extend_from_slice(value));
+    }
+
+    /// Adds a whole run.
+    pub fn push(&mut self, run: WriteRun) {
+        if !run.is_empty() {
+            self.done.push(run);
+        }
+    }
+
+    fn finish(mut self) -> Vec<WriteRun> {
+        if !self.run.is_empty() {
+            self.done.push(self.run);
+        }
+        self.done
+    }
+}
