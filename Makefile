@@ -20,6 +20,9 @@ unit:
 build:
 	@$(ENV) && cargo build --release --bin weir && echo "built $$CARGO_TARGET_DIR/release/weir"
 
-# Speed: tables and a JSON file. Not part of the tests.
+# Speed: tables and JSON files: state by itself, recovery after SIGKILL, Nexmark. Not part of the tests.
 bench:
-	@$(ENV) && cargo build --release --bin weir && python3 bench/nexmark.py --weir "$$CARGO_TARGET_DIR/release/weir"
+	@$(ENV) && cargo build --release --bin weir && weir="$$CARGO_TARGET_DIR/release/weir" \
+	  && "$$weir" bench-state --dir "$$(mktemp -u)" --out bench-state.json \
+	  && python3 bench/recovery.py --weir "$$weir" --out bench-recovery.json \
+	  && python3 bench/nexmark.py --weir "$$weir"

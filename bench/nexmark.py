@@ -28,20 +28,20 @@ DBSP = dict(q0=1.61, q1=.95, q2=1.89, q3=1.71, q4=.80, q5=1.28, q7=.78, q8=1.72,
 
 
 class Server:
-    def __init__(self, weir, parallelism, checkpoint, work):
+    def __init__(self, weir, parallelism, checkpoint, work, settings="", wait=True):
         with socket.socket() as a, socket.socket() as b:
             a.bind(("127.0.0.1", 0)), b.bind(("127.0.0.1", 0))
             self.port, self.http = a.getsockname()[1], b.getsockname()[1]
         config = os.path.join(work, "weir.toml")
         with open(config, "w") as f:
-            f.write(f'"checkpoint.interval" = "{checkpoint}"\n')
-        self.log = open(os.path.join(work, "log"), "w")
+            f.write(f'"checkpoint.interval" = "{checkpoint}"\n{settings}')
+        self.log = open(os.path.join(work, "log"), "a")
         self.process = subprocess.Popen(
             [weir, "serve", "--data-dir", os.path.join(work, "data"), "--listen", f"127.0.0.1:{self.port}", "--http",
              f"127.0.0.1:{self.http}", "--config", config, "--parallelism", str(parallelism)],
             stdout=self.log, stderr=self.log)
         deadline = time.time() + 60
-        while True:
+        while wait:
             try:
                 self.sql("SELECT 1")
                 return
