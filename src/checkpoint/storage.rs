@@ -37,6 +37,8 @@ pub struct CheckpointStorage {
     generation: u64,
     /// Those that exist and are not known to be damaged, oldest first.
     completed: Vec<Manifest>,
+    /// The one that was verified and is about to be restored.
+    verified: Option<Epoch>,
 }
 
 /// What became of a checkpoint.
@@ -55,7 +57,13 @@ impl CheckpointStorage {
     /// What was pending when the process before ended is removed.
     pub fn open(root: &Path, database: Uuid, generation: u64) -> io::Result<Self> {
         std::fs::create_dir_all(root).map_err(in_file(root))?;
-        let mut storage = Self { root: root.to_owned(), database, generation, completed: Vec::new() };
+        let mut storage = Self {
+            root: root.to_owned(),
+            database,
+            generation,
+            completed: Vec::new(),
+            verified: None,
+        };
         let (mut damaged, mut pending) = (Vec::new(), Vec::new());
         for epoch in gc::epochs(root)? {
             match storage.read(epoch) {
@@ -142,12 +150,23 @@ impl CheckpointStorage {
         Ok(plan.expired)
     }
 
+    /// The same as [`CheckpointStorage::newest_intact`], which the next time need not verify again.
+    pub fn verify_newest(&mut self) -> io::Result<Option<Manifest>> {
+        let newest = self.newest_intact()?;
+        self.verified = newest.as_ref().map(|manifest| manifest.epoch);
+        Ok(newest)
+    }
+
     /// The newest checkpoint all of whose files are as they were written. One that is damaged is
     /// said so loudly, set aside, and the one before is tried. None if there never was one; an
     /// error if there is none left.
     pub fn newest_intact(&mut self) -> io::Result<Option<Manifest>> {
         let mut reason = None;
+        let verified = self.verified.take();
         while let Some(manifest) = self.completed.last() {
+            if verified == Some(manifest.epoch) {
+                return Ok(Some(manifest.clone()));
+            }
             match self.verify(manifest) {
                 Ok(()) => return Ok(Some(manifest.clone())),
                 Err(error) => {

@@ -94,10 +94,10 @@ impl Lasting {
         let _ = std::fs::remove_dir_all(data_dir.root().join(LIVE));
         let (log, catalog) = FileCatalogLog::open(&sub("catalog")?).map_err(io("open the catalog"))?;
         let root = sub("checkpoints")?;
-        let storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
+        let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
-        // Its files are verified when it is restored. If an older one must do, the log is rewound.
-        let position = storage.list().next().map_or(0, |m| m.dml_position);
+        let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
+        let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
         let last = Epoch(blocks.first_free().0.saturating_sub(1));

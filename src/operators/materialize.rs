@@ -173,6 +173,10 @@ impl Operator for Materialize {
         Ok(self.say(out))
     }
 
+    fn holds_changes(&self) -> bool {
+        true
+    }
+
     fn seal(&mut self, _barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         if !self.table.is_empty() {
             sealed.runs.push(self.table.seal());
