@@ -57,13 +57,8 @@ impl CheckpointStorage {
     /// What was pending when the process before ended is removed.
     pub fn open(root: &Path, database: Uuid, generation: u64) -> io::Result<Self> {
         std::fs::create_dir_all(root).map_err(in_file(root))?;
-        let mut storage = Self {
-            root: root.to_owned(),
-            database,
-            generation,
-            completed: Vec::new(),
-            verified: None,
-        };
+        let mut storage =
+            Self { root: root.to_owned(), database, generation, completed: Vec::new(), verified: None };
         let (mut damaged, mut pending) = (Vec::new(), Vec::new());
         for epoch in gc::epochs(root)? {
             match storage.read(epoch) {

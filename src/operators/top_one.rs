@@ -359,7 +359,8 @@ impl Operator for TopOne {
         let layout = self.table.layout();
         let keys = layout.key.decode(prefixes.iter().map(|prefix| &prefix[1..]))?;
         // Only the group's columns are looked at.
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(NullArray::new(prefixes.len())); self.all.len()];
+        let unread: ArrayRef = Arc::new(NullArray::new(prefixes.len()));
+        let mut columns = vec![unread; self.all.len()];
         for (column, key) in layout.key_columns.iter().zip(keys) {
             columns[*column] = key;
         }

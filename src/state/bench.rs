@@ -39,6 +39,9 @@ pub struct Figure {
     pub each_us: f64,
 }
 
+/// Something to do with some keys.
+type Work<'a> = &'a mut dyn FnMut(&[Vec<u8>]) -> Result<(), StateError>;
+
 fn figure(what: &'static str, count: usize, elapsed: Duration) -> Figure {
     let seconds = elapsed.as_secs_f64();
     Figure { what, count, seconds, each_us: seconds * 1e6 / count.max(1) as f64 }
@@ -98,7 +101,7 @@ fn read(
         keys.sort_unstable();
         Ok(keys)
     };
-    let timed = |what, work: &mut dyn FnMut(&[Vec<u8>]) -> Result<(), StateError>, shift| {
+    let timed = |what, work: Work<'_>, shift| {
         let mut spent = Duration::ZERO;
         for from in (0..asked).step_by(ASKED) {
             let keys = keys_at(from, shift)?;
