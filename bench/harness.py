@@ -6,23 +6,25 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never t
 
 
 class Server:
-    """A Weir in a directory of its own. `cores`: the processors that it may use; none: all."""
+    """A Weir in a directory of its own. `cores`: the processors that it may use; none: all. `settings`:
+    more lines for weir.toml. `wait`: until it answers."""
 
-    def __init__(self, weir, parallelism, checkpoint, work, cores=None):
+    def __init__(self, weir, parallelism, checkpoint, work, cores=None, settings="", wait=True):
         with socket.socket() as a, socket.socket() as b:
             a.bind(("127.0.0.1", 0)), b.bind(("127.0.0.1", 0))
             self.port, self.http = a.getsockname()[1], b.getsockname()[1]
         config = os.path.join(work, "weir.toml")
         with open(config, "w") as f:
-            f.write(f'"checkpoint.interval" = "{checkpoint}"\n')
-        self.log = open(os.path.join(work, "log"), "w")
+            f.write(f'"checkpoint.interval" = "{checkpoint}"\n{settings}')
+        self.client = None
+        self.log = open(os.path.join(work, "log"), "a")
         self.process = subprocess.Popen(
             [weir, "serve", "--data-dir", os.path.join(work, "data"), "--listen", f"127.0.0.1:{self.port}", "--http",
              f"127.0.0.1:{self.http}", "--config", config, "--parallelism", str(parallelism)],
             stdout=self.log, stderr=self.log,
             preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None)
         deadline = time.time() + 60
-        while True:
+        while wait:
             try:
                 self.client = Client(self.port)
                 return
@@ -61,7 +63,8 @@ class Server:
         return [float(d) for d, in self.sql("SELECT duration_ms FROM weir_catalog.checkpoints WHERE status = 'completed'")]
 
     def stop(self):
-        self.client.close()
+        if self.client:
+            self.client.close()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(60)

@@ -30,6 +30,22 @@ enum What {
     Serve(ServeArguments),
     /// Writes the events of the auction benchmark as files, for benches.
     NexmarkFiles(NexmarkArguments),
+    /// Measures the state store: put, get, scan, seal, checkpoint, restore.
+    #[command(hide = true)]
+    BenchState(BenchStateArguments),
+}
+
+#[derive(Args)]
+struct BenchStateArguments {
+    /// Rows of the table.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    rows: usize,
+    /// Where to work; it must not exist, and is removed at the end.
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: PathBuf,
+    /// A file for the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -78,6 +94,7 @@ fn main() -> ExitCode {
     let outcome = match command.what {
         Some(What::Serve(arguments)) => run(arguments),
         Some(What::NexmarkFiles(arguments)) => write_nexmark_files(arguments),
+        Some(What::BenchState(arguments)) => bench_state(&arguments),
         None => run(command.serve),
     };
     match outcome {
@@ -93,6 +110,21 @@ fn write_nexmark_files(arguments: NexmarkArguments) -> Result<(), ServerError> {
     let NexmarkArguments { dir, events, seed, files, format } = arguments;
     for (path, rows) in (NexmarkFiles { events, seed, files, format }).write(&dir)? {
         println!("{rows:>12}  {}", path.display());
+    }
+    Ok(())
+}
+
+fn bench_state(arguments: &BenchStateArguments) -> Result<(), ServerError> {
+    std::fs::create_dir(&arguments.dir)?;
+    let measured = weir::state::bench::run(&arguments.dir, arguments.rows);
+    std::fs::remove_dir_all(&arguments.dir)?;
+    let figures = measured.map_err(|error| std::io::Error::other(error.to_string()))?;
+    println!("{:<32}{:>12}{:>11}{:>11}", "state", "count", "seconds", "us each");
+    for figure in &figures {
+        println!("{:<32}{:>12}{:>11.3}{:>11.3}", figure.what, figure.count, figure.seconds, figure.each_us);
+    }
+    if let Some(out) = &arguments.out {
+        std::fs::write(out, serde_json::to_vec_pretty(&figures).map_err(std::io::Error::other)?)?;
     }
     Ok(())
 }

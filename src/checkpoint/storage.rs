@@ -14,13 +14,14 @@
 //! **Invariants:** a directory without manifest is no checkpoint; who has a lower generation than
 //! another process took writes no manifest.
 
+use super::checksum::{checksum, checksums};
 use super::gc;
 use super::manifest::{FILE_NAME, Manifest, StateFile};
 use crate::failpoint;
 use crate::state::durable::{damaged, in_file, sync_dir};
 use crate::stream::Epoch;
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
@@ -36,6 +37,8 @@ pub struct CheckpointStorage {
     generation: u64,
     /// Those that exist and are not known to be damaged, oldest first.
     completed: Vec<Manifest>,
+    /// The one that was verified and is about to be restored.
+    verified: Option<Epoch>,
 }
 
 /// What became of a checkpoint.
@@ -54,7 +57,8 @@ impl CheckpointStorage {
     /// What was pending when the process before ended is removed.
     pub fn open(root: &Path, database: Uuid, generation: u64) -> io::Result<Self> {
         std::fs::create_dir_all(root).map_err(in_file(root))?;
-        let mut storage = Self { root: root.to_owned(), database, generation, completed: Vec::new() };
+        let mut storage =
+            Self { root: root.to_owned(), database, generation, completed: Vec::new(), verified: None };
         let (mut damaged, mut pending) = (Vec::new(), Vec::new());
         for epoch in gc::epochs(root)? {
             match storage.read(epoch) {
@@ -141,12 +145,23 @@ impl CheckpointStorage {
         Ok(plan.expired)
     }
 
+    /// The same as [`CheckpointStorage::newest_intact`], which the next time need not verify again.
+    pub fn verify_newest(&mut self) -> io::Result<Option<Manifest>> {
+        let newest = self.newest_intact()?;
+        self.verified = newest.as_ref().map(|manifest| manifest.epoch);
+        Ok(newest)
+    }
+
     /// The newest checkpoint all of whose files are as they were written. One that is damaged is
     /// said so loudly, set aside, and the one before is tried. None if there never was one; an
     /// error if there is none left.
     pub fn newest_intact(&mut self) -> io::Result<Option<Manifest>> {
         let mut reason = None;
+        let verified = self.verified.take();
         while let Some(manifest) = self.completed.last() {
+            if verified == Some(manifest.epoch) {
+                return Ok(Some(manifest.clone()));
+            }
             match self.verify(manifest) {
                 Ok(()) => return Ok(Some(manifest.clone())),
                 Err(error) => {
@@ -177,12 +192,16 @@ impl CheckpointStorage {
                 return Err(damaged(&path, format!("it has {size} bytes instead of {}", file.size)));
             }
         }
-        for file in &manifest.files {
-            let path = dir.join(&file.name);
-            if checksum(&path)? != file.crc32 {
-                return Err(damaged(&path, "its checksum is wrong"));
+        let started = std::time::Instant::now();
+        let files: Vec<_> = manifest.files.iter().map(|file| (dir.join(&file.name), file.size)).collect();
+        let sums = checksums(&files)?;
+        for ((file, (path, _)), sum) in manifest.files.iter().zip(&files).zip(sums) {
+            if sum != file.crc32 {
+                return Err(damaged(path, "its checksum is wrong"));
             }
         }
+        let (bytes, elapsed_ms) = (manifest.total_bytes(), started.elapsed().as_millis() as u64);
+        tracing::info!(epoch = %manifest.epoch, bytes, elapsed_ms, "checkpoint's files verified");
         Ok(())
     }
 
@@ -280,21 +299,6 @@ impl CheckpointStorage {
         let mut names = std::fs::read_dir(&self.root)?;
         names.try_fold(false, |found, e| Ok(found || e?.file_name().to_string_lossy().starts_with(DAMAGED)))
     }
-}
-
-fn checksum(path: &Path) -> io::Result<u32> {
-    let read = || {
-        let mut file = File::open(path)?;
-        let mut hasher = crc32fast::Hasher::new();
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(hasher.finalize()),
-                n => hasher.update(&buffer[..n]),
-            }
-        }
-    };
-    read().map_err(in_file(path))
 }
 
 #[cfg(test)]

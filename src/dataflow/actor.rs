@@ -6,18 +6,30 @@
 //! the epoch and sends the barrier on; that is all a barrier costs it.
 
 use super::align::{Aligned, Aligner};
-use super::chain::{Chain, Effect};
+use super::chain::{Chain, Effect, Filled};
 use super::dispatch;
 use super::exchange::{ActorSignal, Edge, Pending, Routing};
 use super::operator::{OperatorError, OutputItem, Polled};
+use super::room::Room;
 use crate::checkpoint::participant::{ActorReport, Sealed};
-use crate::stream::{ActorId, Barrier, ChangeBatch, Message};
+use crate::stream::{ActorId, Barrier, BarrierKind, ChangeBatch, Message};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_catalog::JobId;
 
 /// Steps that a turn may take before the worker goes to the next actor.
 const TURN_STEPS_MAX: usize = 64;
+
+/// While there is input, a piece of a fill is taken up for so many rows of it, or after so long: the
+/// sooner an operator is complete, the sooner its rows cost no more lookups.
+const FILL_ROWS: usize = 4096;
+const FILL_PAUSE_US: i64 = 10_000;
+/// While memory is short a source reads something this often, so that it never stands still for good.
+const PRESSED_POLL_US: i64 = 250_000;
+/// When to look again whether memory is still short.
+const PRESSED_WAIT_US: i64 = 10_000;
+/// When to look again whether there is memory for a fill.
+const FILL_WAIT_US: i64 = 500_000;
 
 /// Takes what actors report: acknowledgements and failures.
 pub trait ActorEvents: Send + Sync {
@@ -35,6 +47,8 @@ pub struct ActorShared {
     pub pending: Arc<Pending>,
     /// Set when anything but a barrier has moved since it was last cleared.
     pub moved: Arc<AtomicBool>,
+    /// What memory is left for operators to be complete again.
+    pub room: Arc<Room>,
 }
 
 /// How a turn ended.
@@ -62,6 +76,14 @@ pub struct Actor {
 
     edges: Vec<Edge>,
     ended: bool,
+    /// When the last piece of a fill was taken up, and how many rows have come since.
+    filled_us: i64,
+    filled_rows: usize,
+    /// When a source last read.
+    polled_us: i64,
+    /// The barrier that takes away what changes leave behind, if they do, and bytes of these so far.
+    sealed_by: Option<BarrierKind>,
+    dirty: usize,
 }
 
 impl Actor {
@@ -78,7 +100,22 @@ impl Actor {
         for sender in edges.iter().flat_map(|e| e.routing.senders()) {
             sender.set_sender(Arc::clone(&signal));
         }
-        Self { id, job, signal, shared, aligner, chain, edges, ended: false }
+        let sealed_by = chain.sealed_by();
+        Self {
+            id,
+            job,
+            signal,
+            shared,
+            aligner,
+            chain,
+            edges,
+            ended: false,
+            filled_us: 0,
+            filled_rows: 0,
+            polled_us: 0,
+            sealed_by,
+            dirty: 0,
+        }
     }
 
     /// The operators, for restoring.
@@ -101,20 +138,56 @@ impl Actor {
                 }
                 continue;
             }
+            if now_us - self.filled_us >= FILL_PAUSE_US || self.filled_rows >= FILL_ROWS {
+                (self.filled_us, self.filled_rows) = (now_us, 0);
+                self.chain.fill(&self.shared.room)?;
+            }
             match self.aligner.take() {
                 Aligned::Changes(input, batch) => {
                     self.shared.moved.store(true, Ordering::Release);
+                    self.filled_rows += batch.num_rows();
+                    if self.sealed_by.is_some() {
+                        let bytes = batch.memory();
+                        self.dirty += bytes;
+                        self.shared.room.changed(bytes);
+                    }
                     self.chain.change(input, batch);
                 }
                 Aligned::Watermark(input, watermark) => self.chain.watermark(input, watermark),
                 Aligned::Barrier(barrier) => self.chain.barrier(&barrier),
-                Aligned::Empty => match self.chain.poll(now_us)? {
-                    Polled::Busy => self.shared.moved.store(true, Ordering::Release),
-                    Polled::Idle { until_us } => return Ok(Turn::Idle(until_us)),
-                },
+                Aligned::Empty => {
+                    if let Some(turn) = self.work_without_input(now_us)? {
+                        return Ok(turn);
+                    }
+                }
             }
         }
         Ok(Turn::Busy)
+    }
+
+    /// Lets sources read, or an operator become complete. Says how the turn ends, if it does.
+    fn work_without_input(&mut self, now_us: i64) -> Result<Option<Turn>, OperatorError> {
+        if self.chain.polls() {
+            if self.shared.room.must_wait() && now_us - self.polled_us < PRESSED_POLL_US {
+                return Ok(Some(Turn::Idle(Some(now_us + PRESSED_WAIT_US))));
+            }
+            self.polled_us = now_us;
+        }
+        let until_us = match self.chain.poll(now_us)? {
+            Polled::Busy => {
+                self.shared.moved.store(true, Ordering::Release);
+                return Ok(None);
+            }
+            Polled::Idle { until_us } => until_us,
+        };
+        Ok(Some(match self.chain.fill(&self.shared.room)? {
+            Filled::Piece => Turn::Busy,
+            Filled::Nothing => Turn::Idle(until_us),
+            Filled::NoRoom => {
+                let again_us = now_us + FILL_WAIT_US;
+                Turn::Idle(Some(until_us.map_or(again_us, |until| until.min(again_us))))
+            }
+        }))
     }
 
     fn has_room(&self) -> bool {
@@ -166,6 +239,9 @@ impl Actor {
                     self.edges.push(edge);
                 }
             }
+        }
+        if barrier.is_checkpoint() || self.sealed_by == Some(BarrierKind::Tick) {
+            self.shared.room.sealed(std::mem::take(&mut self.dirty));
         }
         self.send_all(&Message::Barrier(Arc::clone(barrier)));
         self.edges.retain(|edge| !barrier.stops(edge.job));

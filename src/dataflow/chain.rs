@@ -8,11 +8,14 @@
 //!   barrier:  leaves first, each operator `on_barrier` → its output runs up to the root → … → seal
 //! ```
 
-use super::operator::{Fetched, Operator, OperatorError, Output, OutputItem, Polled, Progress, Wanted};
+use super::fill::Fill;
+use super::operator::{
+    Fetched, Operator, OperatorError, Output, OutputItem, Polled, Progress, Restored, Wanted,
+};
+use super::room::Room;
 use crate::checkpoint::participant::Sealed;
-use crate::state::store::{StateRead, full_key, prefix_end};
-use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
-use std::ops::ControlFlow;
+use crate::state::store::{StateRead, full_key};
+use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, VnodeSet, Watermark};
 use std::sync::Arc;
 
 /// One operator in its place.
@@ -42,6 +45,25 @@ pub enum Effect {
     Sealed(Arc<Barrier>, Sealed),
 }
 
+/// How far an operator's fill is.
+#[derive(Default)]
+struct Filling {
+    fill: Option<Fill>,
+    /// Whether what it would take up was forgotten for want of memory.
+    evicted: bool,
+}
+
+/// What came of a wish to fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// A piece was taken up.
+    Piece,
+    /// There is something to take up, but no memory for it.
+    NoRoom,
+    /// All operators are complete.
+    Nothing,
+}
+
 /// Where cold state is read from: the newest published snapshot.
 pub type StateSource = Arc<dyn Fn() -> (Epoch, Arc<dyn StateRead>) + Send + Sync>;
 
@@ -52,8 +74,11 @@ pub struct Chain {
     inputs: Vec<(usize, usize)>,
     /// Nodes that have work without input.
     polled: Vec<usize>,
+    vnodes: VnodeSet,
     state: StateSource,
 
+    /// By node.
+    filling: Vec<Filling>,
     stack: Vec<Step>,
     output: Output,
     next_poll: usize,
@@ -61,23 +86,39 @@ pub struct Chain {
 
 impl Chain {
     /// Of `nodes`, children first. `inputs` says what the actor's inputs feed, `polled` which nodes
-    /// have work of their own.
+    /// have work of their own, `vnodes` which part of their state tables is the actor's.
     pub fn new(
         nodes: Vec<ChainNode>,
         inputs: Vec<(usize, usize)>,
         polled: Vec<usize>,
+        vnodes: VnodeSet,
         state: StateSource,
     ) -> Self {
         for (i, node) in nodes.iter().enumerate() {
             let ordered = node.parent.map_or(i + 1 == nodes.len(), |(parent, _)| parent > i);
             assert!(ordered, "children come before their parent, the root is last");
         }
-        Self { nodes, inputs, polled, state, stack: Vec::new(), output: Output::default(), next_poll: 0 }
+        let filling = nodes.iter().map(|_| Filling::default()).collect();
+        let (stack, output) = (Vec::new(), Output::default());
+        Self { nodes, inputs, polled, vnodes, state, filling, stack, output, next_poll: 0 }
     }
 
-    /// The operators, for restoring and measuring.
-    pub fn operators_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Operator>> {
-        self.nodes.iter_mut().map(|n| &mut n.operator)
+    /// Lets every operator take up restored state.
+    pub fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
+        self.nodes.iter_mut().try_for_each(|node| node.operator.restore(restored))
+    }
+
+    /// Which barrier takes away what changes leave behind: none, if they leave nothing.
+    pub fn sealed_by(&self) -> Option<BarrierKind> {
+        if self.nodes.iter().any(|node| node.operator.keyed().is_some()) {
+            return Some(BarrierKind::Checkpoint);
+        }
+        self.nodes.iter().any(|node| node.operator.holds_changes()).then_some(BarrierKind::Tick)
+    }
+
+    /// Whether it has work without input.
+    pub fn polls(&self) -> bool {
+        !self.polled.is_empty()
     }
 
     /// Whether there are steps to run before anything new may be put in.
@@ -185,15 +226,47 @@ impl Chain {
             return Ok(());
         }
         let (_, state) = (self.state)();
-        let mut fetched = Vec::new();
-        for (index, (table, prefix)) in wanted.prefixes.iter().enumerate() {
-            let lower = full_key(*table, prefix);
-            state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
-                fetched.push(Fetched { wanted: index, key: key[4..].to_vec(), value: value.to_vec() });
-                ControlFlow::Continue(())
-            })?;
-        }
+        let fetched = fetch(&*state, &mut wanted)?;
         operator.supply(&wanted, fetched)
+    }
+
+    /// Takes up a piece of what an incomplete operator lacks, if `room` is left. Must be called only
+    /// between steps of different changes.
+    pub fn fill(&mut self, room: &Room) -> Result<Filled, OperatorError> {
+        debug_assert!(self.stack.is_empty(), "an operator is supplied only when it is done");
+        let mut found = Filled::Nothing;
+        for (node, filling) in self.nodes.iter_mut().zip(&mut self.filling) {
+            let operator = &mut *node.operator;
+            if operator.complete() {
+                *filling = Filling::default();
+                continue;
+            }
+            if filling.fill.is_none() {
+                filling.fill = operator.keyed().map(|keyed| Fill::new(keyed, &self.vnodes));
+            }
+            let Some(fill) = &mut filling.fill else { continue };
+            let begun = fill.progress().0 > 0;
+            if !room.is_left(filling.evicted && !begun) {
+                found = Filled::NoRoom;
+                continue;
+            }
+            let (_, state) = (self.state)();
+            let before = operator.memory();
+            fill.step(operator, &*state)?;
+            room.take(operator.memory().saturating_sub(before));
+            return Ok(Filled::Piece);
+        }
+        Ok(found)
+    }
+
+    /// How far the incomplete operators are: how many there are, vnodes of theirs that were gone
+    /// through, and all their vnodes.
+    pub fn filling(&self) -> [usize; 3] {
+        let incomplete = self.nodes.iter().zip(&self.filling).filter(|(node, _)| !node.operator.complete());
+        incomplete.fold([0; 3], |[operators, done, all], (_, filling)| {
+            let (of_it, all_of_it) = filling.fill.as_ref().map_or((0, 0), Fill::progress);
+            [operators + 1, done + of_it, all + all_of_it]
+        })
     }
 
     /// Bytes of memory that the operators hold.
@@ -205,11 +278,25 @@ impl Chain {
     pub fn evict(&mut self, bytes: usize) -> usize {
         let (applied, _) = (self.state)();
         let mut freed = 0;
-        for node in &mut self.nodes {
+        for (node, filling) in self.nodes.iter_mut().zip(&mut self.filling) {
             if freed < bytes {
                 freed += node.operator.evict(applied, bytes - freed);
+                // What was gone through may be gone again.
+                *filling = Filling { fill: None, evicted: true };
             }
         }
         freed
     }
+}
+
+/// Reads what is wanted, whose order becomes that of the store.
+pub fn fetch(state: &dyn StateRead, wanted: &mut Wanted) -> Result<Vec<Fetched>, OperatorError> {
+    wanted.prefixes.sort_unstable();
+    let prefixes: Vec<Vec<u8>> =
+        wanted.prefixes.iter().map(|(table, prefix)| full_key(*table, prefix)).collect();
+    let mut fetched = Vec::new();
+    state.scan_prefixes(&prefixes, &mut |wanted, key, value| {
+        fetched.push(Fetched { wanted, key: key[4..].to_vec(), value: value.to_vec() });
+    })?;
+    Ok(fetched)
 }

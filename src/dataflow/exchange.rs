@@ -15,8 +15,17 @@ use weir_catalog::JobId;
 
 /// Rows that a channel takes before it is full.
 pub const CHANNEL_ROWS_MAX: usize = 32 * 1024;
-/// Bytes that a channel takes before it is full.
+/// Bytes that a channel takes before it is full, where memory is plenty.
 pub const CHANNEL_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a channel takes at least.
+const CHANNEL_BYTES_MIN: usize = 256 << 10;
+/// The part of the memory limit that one channel may hold.
+const CHANNEL_SHARE: usize = 128;
+
+/// Bytes that a channel takes before it is full, where the process may use `memory_limit`.
+pub fn channel_bytes(memory_limit: usize) -> usize {
+    (memory_limit / CHANNEL_SHARE).clamp(CHANNEL_BYTES_MIN, CHANNEL_BYTES_MAX)
+}
 
 /// Wakes a worker thread.
 #[derive(Default)]
@@ -85,6 +94,7 @@ struct Channel {
     starved: AtomicBool,
     /// Nanoseconds are not kept; how often a sender found it full.
     full_count: AtomicU64,
+    bytes_max: usize,
     receiver: Arc<ActorSignal>,
     sender: Mutex<Option<Arc<ActorSignal>>>,
 }
@@ -96,13 +106,14 @@ pub struct Sender(Arc<Channel>);
 /// The receiving end.
 pub struct Receiver(Arc<Channel>);
 
-/// A channel to the actor behind `receiver`.
-pub fn channel(receiver: Arc<ActorSignal>) -> (Sender, Receiver) {
+/// A channel of `bytes_max` bytes to the actor behind `receiver`.
+pub fn channel(receiver: Arc<ActorSignal>, bytes_max: usize) -> (Sender, Receiver) {
     let channel = Arc::new(Channel {
         queue: Mutex::default(),
         closed: AtomicBool::new(false),
         starved: AtomicBool::new(false),
         full_count: AtomicU64::new(0),
+        bytes_max,
         receiver,
         sender: Mutex::new(None),
     });
@@ -118,7 +129,7 @@ impl Sender {
     /// Whether more rows may be made for it. If not, the sending actor is woken when there is room.
     pub fn has_room(&self) -> bool {
         let queue = self.0.queue.lock();
-        let room = queue.rows < CHANNEL_ROWS_MAX && queue.bytes < CHANNEL_BYTES_MAX;
+        let room = queue.rows < CHANNEL_ROWS_MAX && queue.bytes < self.0.bytes_max;
         if !room && !self.is_closed() {
             self.0.starved.store(true, Ordering::Release);
             self.0.full_count.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,9 @@ pub mod align;
 pub mod chain;
 pub mod dispatch;
 pub mod exchange;
+pub mod fill;
 pub mod operator;
+pub mod room;
 pub mod worker;
 
 pub use operator::{Operator, OperatorError, Output, Progress};

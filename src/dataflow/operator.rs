@@ -17,7 +17,8 @@
 //!    (equal rows with opposite diffs may both be emitted);
 //! 3. at `seal`, hand over every state write since the last seal of that kind: relations' rows at
 //!    each barrier, internal state at checkpoints only;
-//! 4. give the same result from restored state as from the state it sealed;
+//! 4. give the same result from restored state as from the state it sealed; one that can read through
+//!    ([`Operator::keyed`]) takes up nothing at `restore` and is incomplete from then on;
 //! 5. fail only of what a restart may mend; bad data is not an error (see [`super::super::operators::expr`]).
 //!
 //! The caller (the actor loop, or a test) must:
@@ -26,12 +27,14 @@
 //! 3. call `wanted` before `on_change` while [`Operator::complete`] is false, and `supply` what it
 //!    asked for, whole.
 
+use super::fill::Keyed;
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::state::store::StateRead;
 use crate::stream::{Barrier, ChangeBatch, Epoch, VnodeSet, Watermark};
 use arrow::error::ArrowError;
 use std::collections::HashMap;
 use std::sync::Arc;
+use weir_catalog::TableId;
 
 /// Rows an output takes before it is full.
 pub const OUTPUT_ROWS_MAX: usize = 8192;
@@ -138,7 +141,7 @@ pub enum OperatorError {
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// (table, prefix without the table id).
-    pub prefixes: Vec<(weir_catalog::TableId, Vec<u8>)>,
+    pub prefixes: Vec<(TableId, Vec<u8>)>,
 }
 
 /// One entry fetched for a wanted prefix: the index into [`Wanted::prefixes`], the key without the
@@ -170,7 +173,8 @@ pub trait Operator: Send {
     /// Its kind, for metrics and errors.
     fn name(&self) -> &'static str;
 
-    /// Takes up restored state. Called once, first; not called for a new job.
+    /// Takes up restored state, or that there is some to be read through. Called once, first; not
+    /// called for a new job.
     fn restore(&mut self, _restored: &Restored<'_>) -> Result<(), OperatorError> {
         Ok(())
     }
@@ -189,6 +193,21 @@ pub trait Operator: Send {
     fn supply(&mut self, _wanted: &Wanted, _entries: Vec<Fetched>) -> Result<(), OperatorError> {
         Ok(())
     }
+
+    /// How what it keeps lies in its tables, if it can read through.
+    fn keyed(&self) -> Option<Keyed> {
+        None
+    }
+
+    /// Of prefixes of `table` (vnode and key, ascending, each once): which are not in memory, so that
+    /// a change would want them.
+    fn cold(&self, _table: TableId, prefixes: &[&[u8]]) -> Result<Vec<bool>, OperatorError> {
+        Ok(vec![false; prefixes.len()])
+    }
+
+    /// Every entry of its vnodes was supplied, or was in memory, and nothing was evicted meanwhile:
+    /// it is complete from now on.
+    fn filled(&mut self) {}
 
     /// A change on input `port`.
     fn on_change(
@@ -223,6 +242,11 @@ pub trait Operator: Send {
     /// worker's clock.
     fn poll(&mut self, _now_us: i64, _out: &mut Output) -> Result<Polled, OperatorError> {
         Ok(Polled::Idle { until_us: None })
+    }
+
+    /// Whether it holds on to what comes in until the barrier, though it has no state of its own.
+    fn holds_changes(&self) -> bool {
+        false
     }
 
     /// Hands over what belongs to the epoch that `barrier` ends.

@@ -27,6 +27,8 @@ struct WorkerShared {
     evict: AtomicUsize,
     /// Bytes that its actors' operators hold.
     memory: AtomicUsize,
+    /// How far its actors' incomplete operators are.
+    filling: Mutex<[usize; 3]>,
 }
 
 /// A handle to a worker thread. Dropping it stops the thread and its actors where they are.
@@ -44,6 +46,7 @@ impl Worker {
             stop: AtomicBool::new(false),
             evict: AtomicUsize::new(0),
             memory: AtomicUsize::new(0),
+            filling: Mutex::default(),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -81,6 +84,12 @@ impl Worker {
         self.shared.memory.load(Ordering::Relaxed)
     }
 
+    /// As of the last look: how many of its actors' operators are incomplete, vnodes of theirs that
+    /// were gone through to complete them, and all their vnodes.
+    pub fn filling(&self) -> [usize; 3] {
+        *self.shared.filling.lock()
+    }
+
     /// Asks its actors to forget about `bytes` of cold state.
     pub fn evict(&self, bytes: usize) {
         self.shared.evict.store(bytes, Ordering::Release);
@@ -104,7 +113,11 @@ fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
     let mut seats: Vec<Seat> = Vec::new();
     let mut measured_us = 0;
     while !shared.stop.load(Ordering::Acquire) {
+        let known = seats.len();
         seats.extend(shared.arriving.lock().drain(..).map(|actor| Seat { actor, busy: true, wake_us: None }));
+        if seats.len() > known {
+            measured_us = 0;
+        }
         let mut busy = false;
         let mut wake_us: Option<i64> = None;
         let mut ended = false;
@@ -171,5 +184,7 @@ fn look_at_memory(shared: &WorkerShared, seats: &mut [Seat], measured_us: i64) -
     }
     let memory = seats.iter_mut().map(|s| s.actor.chain_mut().memory()).sum();
     shared.memory.store(memory, Ordering::Relaxed);
+    let filling = seats.iter_mut().map(|s| s.actor.chain_mut().filling());
+    *shared.filling.lock() = filling.fold([0; 3], |sum, of_it| std::array::from_fn(|i| sum[i] + of_it[i]));
     now_us
 }

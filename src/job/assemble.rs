@@ -70,6 +70,8 @@ pub struct Site<'a> {
     pub state: &'a StateSource,
     /// How many actors a relation's root fragment has.
     pub upstream_actors: &'a dyn Fn(ObjectId) -> usize,
+    /// Bytes that a channel takes before it is full.
+    pub channel_bytes: usize,
 }
 
 /// The place of one actor before it is built.
@@ -104,7 +106,7 @@ impl Site<'_> {
                 .enumerate()
                 .map(|(i, operator)| ChainNode { operator, parent: (i < last).then_some((i + 1, 0)) })
                 .collect();
-            let chain = Chain::new(nodes, vec![(0, 0)], vec![0], self.state.clone());
+            let chain = Chain::new(nodes, vec![(0, 0)], vec![0], vnodes.clone(), self.state.clone());
             assembled.outputs.push(place.id);
             assembled.actors.push(self.root(job, place, vnodes, chain, Vec::new()));
         }
@@ -112,7 +114,7 @@ impl Site<'_> {
     }
 
     fn root(&self, job: JobId, place: Place, vnodes: VnodeSet, chain: Chain, edges: Vec<Edge>) -> NewActor {
-        let (control, receiver) = channel(place.signal.clone());
+        let (control, receiver) = channel(place.signal.clone(), self.channel_bytes);
         let aligner = Aligner::new(vec![vec![receiver]]);
         let actor = Actor::new(place.id, job, place.signal, self.shared.clone(), aligner, chain, edges);
         NewActor { actor, worker: place.worker, vnodes, control: Some(control) }
@@ -136,7 +138,7 @@ impl Site<'_> {
             for (input, _) in &fragment.inputs {
                 match input {
                     FragmentInput::Fragment { from, columns } => {
-                        let senders = connect(&mut places[index], fragments[*from].parallelism);
+                        let senders = self.connect(&mut places[index], fragments[*from].parallelism);
                         for upstream in 0..fragments[*from].parallelism {
                             let to = senders.iter().map(|s| s[upstream].clone()).collect();
                             let edge = Edge { job, routing: Routing::Hash(columns.clone(), to) };
@@ -147,7 +149,7 @@ impl Site<'_> {
                         let upstream = (self.upstream_actors)(*relation);
                         // One channel suffices where actor i feeds actor i.
                         let channels = if upstream == fragment.parallelism { 1 } else { upstream };
-                        let senders = connect(&mut places[index], channels);
+                        let senders = self.connect(&mut places[index], channels);
                         externals.push(External { relation: *relation, senders });
                     }
                 }
@@ -196,26 +198,27 @@ impl Site<'_> {
         }
         let inputs: Vec<_> = fragment.inputs.iter().map(|(_, target)| *target).collect();
         if inputs.is_empty() {
-            let chain = Chain::new(nodes, vec![(0, 0)], polled, self.state.clone());
+            let chain = Chain::new(nodes, vec![(0, 0)], polled, vnodes.clone(), self.state.clone());
             return Ok(self.root(job, place, vnodes, chain, edges));
         }
-        let chain = Chain::new(nodes, inputs, polled, self.state.clone());
+        let chain = Chain::new(nodes, inputs, polled, vnodes.clone(), self.state.clone());
         let aligner = Aligner::new(place.receivers);
         let actor = Actor::new(place.id, job, place.signal, self.shared.clone(), aligner, chain, edges);
         Ok(NewActor { actor, worker: place.worker, vnodes, control: None })
     }
-}
 
-/// Channels to each of `places` from each of `upstream` actors. The sending ends: by place.
-fn connect(places: &mut [Place], upstream: usize) -> Vec<Vec<Sender>> {
-    places
-        .iter_mut()
-        .map(|place| {
-            let (senders, receivers) = (0..upstream).map(|_| channel(place.signal.clone())).unzip();
-            place.receivers.push(receivers);
-            senders
-        })
-        .collect()
+    /// Channels to each of `places` from each of `upstream` actors. The sending ends: by place.
+    fn connect(&self, places: &mut [Place], upstream: usize) -> Vec<Vec<Sender>> {
+        places
+            .iter_mut()
+            .map(|place| {
+                let (senders, receivers) =
+                    (0..upstream).map(|_| channel(place.signal.clone(), self.channel_bytes)).unzip();
+                place.receivers.push(receivers);
+                senders
+            })
+            .collect()
+    }
 }
 
 fn waker(signal: &Arc<ActorSignal>) -> Waker {

@@ -17,7 +17,7 @@ pub fn inject(control: Sender) -> Inject {
     Arc::new(move |barrier| control.send(Message::Barrier(Arc::clone(barrier))))
 }
 
-/// Every actor takes up its state, several at a time.
+/// Every actor takes up its state, or that it has some, several at a time.
 pub fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Result<(), JobError> {
     let results: Vec<Result<(), OperatorError>> = std::thread::scope(|scope| {
         let threads: Vec<_> = actors
@@ -30,7 +30,7 @@ pub fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Resu
                         offsets: &restored.offsets,
                         epoch: restored.epoch,
                     };
-                    new.actor.chain_mut().operators_mut().try_for_each(|operator| operator.restore(&restored))
+                    new.actor.chain_mut().restore(&restored)
                 })
             })
             .collect();

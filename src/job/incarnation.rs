@@ -96,7 +96,7 @@ impl Lasting {
         let root = sub("checkpoints")?;
         let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
-        let newest = storage.newest_intact().map_err(JobError::from_checkpoint)?;
+        let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;

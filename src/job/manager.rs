@@ -322,6 +322,12 @@ impl Database {
         self.lasting.degraded()
     }
 
+    /// How many operators are incomplete (they read through to the state store), vnodes of theirs that
+    /// were gone through to complete them, and all their vnodes.
+    pub fn filling(&self) -> [usize; 3] {
+        self.lasting.incarnation().map(|i| i.running.filling()).unwrap_or_default()
+    }
+
     /// Whether the dataflow runs. While it does not, SELECT shows the last visible epoch.
     pub fn is_ready(&self) -> bool {
         self.lasting.incarnation().is_ok()

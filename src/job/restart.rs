@@ -18,9 +18,11 @@ use super::tail::Tails;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Message, Start};
 use crate::checkpoint::manifest::Manifest;
 use crate::dataflow::chain::StateSource;
+use crate::dataflow::exchange::channel_bytes;
 use crate::dataflow::worker::clock_us;
+use crate::state::StateError;
 use crate::state::apply::ApplyHandle;
-use crate::state::budget::{Budget, resident_bytes};
+use crate::state::budget::{Budget, held_bytes};
 use crate::state::rocks::RocksStore;
 use crate::state::store::StateStore;
 use crate::state::table::TableLayout;
@@ -28,9 +30,16 @@ use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
+
+/// From one look at the process's memory to the next.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// From one eviction to the next: its effect is to be seen first.
+const EVICTION_PAUSE: Duration = Duration::from_millis(500);
+/// From one checkpoint that memory asks for to the next.
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
@@ -123,7 +132,7 @@ async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
 }
 
 async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let of_thread = Arc::clone(lasting);
     let runtime = tokio::runtime::Handle::current();
     let prepared = tokio::task::spawn_blocking(move || {
@@ -160,14 +169,31 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
 
 /// Compares what the process holds with its budget, as long as the dataflow lives.
 async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
+    let (dirty_asks, dirty_waits) = budget.dirty();
+    let mut evicted = None;
+    let mut asked = None;
+    let past = |at: Option<Instant>, pause| at.is_none_or(|at: Instant| at.elapsed() >= pause);
     loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
         let Some(incarnation) = incarnation.upgrade() else { return };
-        let excess = resident_bytes().map_or(0, |resident| budget.excess(resident));
-        if excess > 0 {
-            tracing::debug!(excess, "asking operators to forget cold state");
-            incarnation.running.evict(excess);
+        let running = &incarnation.running;
+        // Where the kernel does not tell, there is no limit to keep.
+        let held = held_bytes().unwrap_or(0);
+        let excess = budget.excess(held);
+        if excess > 0 && past(evicted, EVICTION_PAUSE) {
+            tracing::debug!(held, excess, "asking operators to forget cold state");
+            running.evict(excess);
+            evicted = Some(Instant::now());
         }
+        let (fill, refill) = budget.room(held);
+        running.room().set(fill, refill);
+        running.room().limit(dirty_waits, budget.is_full(held));
+        if running.room().dirty() > dirty_asks && past(asked, CHECKPOINT_PAUSE) {
+            // Nobody waits for the answer: if it fails, the next look asks again.
+            running.coordinator().send(Message::Checkpoint(tokio::sync::oneshot::channel().0));
+            asked = Some(Instant::now());
+        }
+        drop(incarnation);
+        tokio::time::sleep(LOOK_PAUSE).await;
     }
 }
 
@@ -216,15 +242,15 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         coordinator.clone(),
         (restored, handles.clone()),
     ));
-    let layouts = layouts(lasting);
     let ground = Ground {
         parallelism: lasting.config.parallelism,
+        channel_bytes: channel_bytes(lasting.config.memory_limit),
         state,
         coordinator: coordinator.clone(),
         shown: lasting.shown.clone(),
         moved: Arc::default(),
         tails: tails(lasting),
-        layouts,
+        layouts: layouts(lasting),
     };
     let moved = ground.moved.clone();
     let running = Running::start(ground).map_err(|e| JobError::io("start the workers", &e))?;
@@ -268,36 +294,33 @@ fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksSto
     };
     let mut store = opened.map_err(JobError::from_state)?;
     let catalog = lasting.catalog();
-    for job in
-        manifest.iter().flat_map(|m| &m.jobs).map(|j| j.job).filter(|job| catalog.by_id(*job).is_none())
-    {
-        drop_object(&mut store, job).map_err(JobError::from_state)?;
-    }
+    let kept = |object: ObjectId| {
+        let restored = manifest.is_some_and(|m| m.jobs.iter().any(|j| j.job == object));
+        object < ObjectId::FIRST_USER || (restored && catalog.by_id(object).is_some())
+    };
+    drop_leftovers(&mut store, kept).map_err(JobError::from_state)?;
     Ok(store)
 }
 
-fn drop_object(store: &mut RocksStore, object: ObjectId) -> Result<(), crate::state::StateError> {
-    let tables = std::iter::once(object.table()).chain((0..=u8::MAX).map(|i| object.internal_table(i)));
+/// Drops the tables of objects that are not `kept`: what the catalog no longer names, and what a job
+/// left that was still filling at the checkpoint and fills anew.
+fn drop_leftovers(store: &mut dyn StateStore, kept: impl Fn(ObjectId) -> bool) -> Result<(), StateError> {
     let snapshot = store.snapshot();
-    for table in tables {
-        if !is_empty(&*snapshot, table)? {
+    let mut from = Some(0u32);
+    while let Some(least) = from {
+        // One look finds the next table that has anything.
+        let mut found = None;
+        snapshot.scan(&least.to_be_bytes(), &[u8::MAX; 5], &mut |key, _| {
+            found = key.first_chunk().map(|id| TableId(u32::from_be_bytes(*id)));
+            std::ops::ControlFlow::Break(())
+        })?;
+        if let Some(table) = found.filter(|table| !kept(table.object())) {
+            tracing::info!(?table, "dropping state that no job has");
             store.drop_table(table)?;
         }
+        from = found.and_then(|table| table.0.checked_add(1));
     }
     Ok(())
-}
-
-fn is_empty(
-    state: &dyn crate::state::store::StateRead,
-    table: TableId,
-) -> Result<bool, crate::state::StateError> {
-    let mut empty = true;
-    let lower = table.0.to_be_bytes();
-    state.scan(&lower, &crate::state::store::prefix_end(&lower), &mut |_, _| {
-        empty = false;
-        std::ops::ControlFlow::Break(())
-    })?;
-    Ok(empty)
 }
 
 fn layouts(lasting: &Arc<Lasting>) -> super::build::Lookup<Arc<TableLayout>> {
@@ -425,4 +448,25 @@ fn mismatch(object: &Object, stored: &[(u32, String)], now: &[(u32, String)]) ->
         object.kind(),
         object.name
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::memory::MemoryStore;
+    use crate::state::store::{WriteOp, WriteRun};
+
+    #[test]
+    fn state_of_jobs_that_are_not_restored_goes() {
+        let mut store = MemoryStore::new();
+        let (gone, stays) = (ObjectId(20_000), ObjectId(20_001));
+        for table in [ObjectId(1).table(), gone.table(), gone.internal_table(255), stays.table()] {
+            let mut run = WriteRun::new(table);
+            run.write(WriteOp::Put, &[0, 1], b"value");
+            store.apply(&run);
+        }
+        let before = store.clone();
+        drop_leftovers(&mut store, |object| object != gone).expect("memory does not fail");
+        assert_eq!((before.len(), store.len()), (4, 2));
+    }
 }

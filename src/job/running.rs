@@ -17,6 +17,7 @@ use crate::dataflow::actor::{ActorEvents, ActorShared};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::ActorIds;
 use crate::dataflow::operator::OperatorError;
+use crate::dataflow::room::Room;
 use crate::dataflow::worker::Worker;
 use crate::operators::dml::DmlReader;
 use crate::operators::expr::ErrorCounter;
@@ -69,6 +70,8 @@ struct RunningJob {
 pub struct Ground {
     /// How many actors a fragment has.
     pub parallelism: usize,
+    /// Bytes that a channel between actors takes before it is full.
+    pub channel_bytes: usize,
     /// The newest published snapshot.
     pub state: StateSource,
     /// The coordinator.
@@ -116,6 +119,7 @@ impl Running {
             events: events.clone(),
             pending: Arc::default(),
             moved: ground.moved.clone(),
+            room: Arc::default(),
         });
         let workers = (0..ground.parallelism)
             .map(|index| Worker::start(index, events.clone()))
@@ -411,6 +415,18 @@ impl Running {
         self.workers.iter().map(Worker::memory).sum()
     }
 
+    /// What memory is left for operators to be complete again.
+    pub fn room(&self) -> &Room {
+        &self.shared.room
+    }
+
+    /// As of the last look: how many operators are incomplete, vnodes of theirs that were gone through
+    /// to complete them, and all their vnodes.
+    pub fn filling(&self) -> [usize; 3] {
+        let of_workers = self.workers.iter().map(Worker::filling);
+        of_workers.fold([0; 3], |sum, of_it| std::array::from_fn(|i| sum[i] + of_it[i]))
+    }
+
     /// Asks every worker for its share of `bytes` of cold state.
     pub fn evict(&self, bytes: usize) {
         self.workers.iter().for_each(|worker| worker.evict(bytes / self.workers.len().max(1)));
@@ -440,6 +456,7 @@ impl SiteOf<'_> {
             ids: &self.running.ids,
             state: &self.running.ground.state,
             upstream_actors: &upstream_actors,
+            channel_bytes: self.running.ground.channel_bytes,
         })
     }
 

@@ -18,6 +18,7 @@ use super::expr::{ErrorCounter, nullable};
 use super::groups::{Groups, Lookup, NO_GROUP};
 use super::intervals::Intervals;
 use crate::checkpoint::participant::Sealed;
+use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::stream::builder::batch_of;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
@@ -35,7 +36,7 @@ const CHUNK_GROUPS: usize = 4096;
 /// The group changed in this epoch.
 pub(super) const CHANGED: u8 = 1;
 /// The group changed since the last checkpoint.
-const UNSEALED: u8 = 2;
+pub(super) const UNSEALED: u8 = 2;
 /// The group was looked up since the last eviction.
 pub(super) const USED: u8 = 4;
 
@@ -351,9 +352,10 @@ impl Operator for Aggregate {
         "aggregate"
     }
 
-    fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
+    fn restore(&mut self, _restored: &Restored<'_>) -> Result<(), OperatorError> {
         self.announced = true;
-        self.load_all(restored)
+        self.complete = false;
+        Ok(())
     }
 
     fn on_change(
@@ -432,6 +434,18 @@ impl Operator for Aggregate {
 
     fn supply(&mut self, wanted: &Wanted, entries: Vec<Fetched>) -> Result<(), OperatorError> {
         self.supply_groups(wanted, &entries)
+    }
+
+    fn keyed(&self) -> Option<Keyed> {
+        Some(self.tables.keyed())
+    }
+
+    fn cold(&self, _table: TableId, prefixes: &[&[u8]]) -> Result<Vec<bool>, OperatorError> {
+        self.cold_groups(prefixes)
+    }
+
+    fn filled(&mut self) {
+        self.take_for_complete();
     }
 
     fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {

@@ -1,4 +1,5 @@
-//! What an aggregate does when memory is short: cold groups leave, and come back when touched.
+//! What an aggregate does after a restart, and when memory is short: cold groups leave, and come back
+//! when touched, or when there is time.
 //!
 //! ```text
 //!   evict    groups not used of late, whose state is applied → gone from memory, kept in the tables
@@ -7,12 +8,13 @@
 //! ```
 //! **Invariant:** while the aggregate is incomplete, a key without a group is in the applied state
 //! as it was last, or in none: a group leaves only when its last change is applied, and one without
-//! rows stays until its removal is.
+//! rows stays until its removal is. Without group columns the one group is cold from a restore to its
+//! first touch, and never evicted.
 
-use super::aggregate::{Aggregate, CHANGED, USED};
+use super::aggregate::{Aggregate, CHANGED, UNSEALED, USED};
 use super::groups::{Lookup, NO_GROUP};
 use crate::dataflow::operator::{Fetched, OperatorError, Wanted};
-use crate::stream::{ChangeBatch, Epoch};
+use crate::stream::{ChangeBatch, Epoch, Vnode};
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use std::collections::HashSet;
@@ -28,6 +30,11 @@ impl Aggregate {
         batch: &ChangeBatch,
         wanted: &mut Wanted,
     ) -> Result<(), OperatorError> {
+        if self.is_global() {
+            let only = [Vnode::SINGLE.0];
+            wanted.prefixes.extend(self.tables.ids().map(|table| (table, only.to_vec())));
+            return Ok(());
+        }
         let columns = self.key_columns(batch);
         let mut lookup = Lookup::default();
         self.groups.find(&columns, batch.num_rows(), &mut lookup)?;
@@ -60,7 +67,33 @@ impl Aggregate {
             // The vnode goes first in a key.
             self.load_entries(table, own.map(|entry| (&entry.key[1..], entry.value.as_slice())))?;
         }
+        // The one group there is came whole.
+        self.complete |= self.is_global();
         Ok(())
+    }
+
+    /// Of prefixes (vnode and group key): which have no group.
+    pub(super) fn cold_groups(&self, prefixes: &[&[u8]]) -> Result<Vec<bool>, OperatorError> {
+        if self.is_global() {
+            return Ok(vec![!self.complete; prefixes.len()]);
+        }
+        let columns = self.tables.keyed().key.decode(prefixes.iter().map(|prefix| &prefix[1..]))?;
+        let mut lookup = Lookup::default();
+        self.groups.find(&columns, prefixes.len(), &mut lookup)?;
+        Ok(lookup.groups.iter().map(|group| *group == NO_GROUP).collect())
+    }
+
+    /// All groups that there are are in memory. Those without rows stayed to say so; they need not.
+    pub(super) fn take_for_complete(&mut self) {
+        self.complete = true;
+        if self.is_global() {
+            return;
+        }
+        let gone = |group: &u32| {
+            self.rows[*group as usize] == 0 && self.flags[*group as usize] & (CHANGED | UNSEALED) == 0
+        };
+        let gone: Vec<u32> = self.groups.iter().filter(gone).collect();
+        self.forget_empty(&gone);
     }
 
     /// Forgets cold groups that hold about `bytes`, and says how many bytes it forgot.

@@ -1,4 +1,4 @@
-//! What an aggregate remembers: sealed at checkpoints, taken up by a restore.
+//! What an aggregate remembers: sealed at checkpoints, taken up as it is wanted (`aggregate_cold`).
 //!
 //! ```text
 //!   groups     vnode │ group columns          → rows, then the accumulators' columns
@@ -11,21 +11,19 @@ use super::aggregate::Aggregate;
 use super::aggregate_calls::Calls;
 use super::groups::{Groups, Lookup};
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{OperatorError, Restored};
+use crate::dataflow::fill::Keyed;
+use crate::dataflow::operator::OperatorError;
 use crate::state::StateError;
 use crate::state::key::KeyCodec;
-use crate::state::store::{StateRead, WriteOp, full_key, prefix_end};
+use crate::state::store::WriteOp;
 use crate::state::value::ValueCodec;
 use crate::state::writes::RunWriter;
-use crate::stream::{Vnode, VnodeSet};
+use crate::stream::Vnode;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use weir_catalog::TableId;
 
-/// Entries at most that are taken up at once.
-const LOAD_ROWS: usize = 4096;
 /// Keys encoded at a time.
 const PIECE_ROWS: usize = 4096;
 
@@ -66,6 +64,11 @@ impl AggregateTables {
         let multisets = self.multisets.iter().map(|(table, _)| *table);
         let distincts = self.distincts.iter().map(|(table, ..)| *table);
         std::iter::once(self.groups.0).chain(multisets).chain(distincts)
+    }
+
+    /// How the groups lie in the tables.
+    pub fn keyed(&self) -> Keyed {
+        Keyed { tables: self.ids().collect(), key: self.groups.1.clone() }
     }
 
     /// What the keys of these groups start with in all tables. `hashes` are those of `keys`.
@@ -175,17 +178,6 @@ impl Aggregate {
         Ok(())
     }
 
-    /// Takes up all that the tables hold for these vnodes.
-    pub(super) fn load_all(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
-        let tables: Vec<TableId> = self.tables.ids().collect();
-        for table in tables {
-            scan(restored.state.as_ref(), table, restored.vnodes, &mut |entries| {
-                self.load_entries(table, entries.iter())
-            })?;
-        }
-        Ok(())
-    }
-
     /// Takes up entries of one table: key (without vnode) and value.
     pub(super) fn load_entries<'e>(
         &mut self,
@@ -274,70 +266,4 @@ fn count(table: TableId, value: &[u8]) -> Result<i64, StateError> {
         .try_into()
         .map_err(|_| StateError::Corrupt { table, reason: format!("a count of {} bytes", value.len()) })?;
     Ok(i64::from_le_bytes(bytes))
-}
-
-/// Some entries of a table, without table id and vnode.
-#[derive(Default)]
-struct Entries {
-    data: Vec<u8>,
-    /// Where each key and value ends.
-    ends: Vec<(usize, usize)>,
-}
-
-impl Entries {
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.data.extend_from_slice(key);
-        let end = self.data.len();
-        self.data.extend_from_slice(value);
-        self.ends.push((end, self.data.len()));
-    }
-
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn start(&self, index: usize) -> usize {
-        if index == 0 { 0 } else { self.ends[index - 1].1 }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        (0..self.len()).map(|i| {
-            let (key_end, end) = self.ends[i];
-            (&self.data[self.start(i)..key_end], &self.data[key_end..end])
-        })
-    }
-
-    fn clear(&mut self) {
-        self.data.clear();
-        self.ends.clear();
-    }
-}
-
-/// Reads a table's entries of `vnodes`, some at a time.
-fn scan(
-    state: &dyn StateRead,
-    table: TableId,
-    vnodes: &VnodeSet,
-    take: &mut dyn FnMut(&Entries) -> Result<(), OperatorError>,
-) -> Result<(), OperatorError> {
-    let mut entries = Entries::default();
-    for vnode in vnodes.iter() {
-        let lower = full_key(table, &[vnode.0]);
-        let mut failed = None;
-        state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
-            entries.push(&key[lower.len()..], value);
-            if entries.len() == LOAD_ROWS {
-                failed = take(&entries).err();
-                entries.clear();
-            }
-            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-    }
-    if entries.len() > 0 {
-        take(&entries)?;
-    }
-    Ok(())
 }

@@ -22,6 +22,7 @@ use super::join_side::{JoinSide, SideSpec, stored_schema};
 use super::join_work::Work;
 use super::row_arena::RowId;
 use crate::checkpoint::participant::Sealed;
+use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::state::store::full_key;
 use crate::stream::{Barrier, ChangeBatch, Epoch};
@@ -188,6 +189,10 @@ impl Operator for HashJoin {
     }
 
     fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
+        if self.keyed().is_some() {
+            self.sides.iter_mut().for_each(JoinSide::begin_cold);
+            return Ok(());
+        }
         for side in &mut self.sides {
             side.restore(restored)?;
         }
@@ -197,6 +202,23 @@ impl Operator for HashJoin {
             }
         }
         Ok(())
+    }
+
+    fn keyed(&self) -> Option<Keyed> {
+        // NOT IN asks about the right side as a whole: it takes up all at a restore. So do joins of
+        // columns that are the same on one side only, for their keys are stored unlike.
+        let [left, right] = [0, 1].map(|side| self.sides[side].key_codec());
+        (self.kind != JoinKind::NullAwareAnti && left.types().len() == right.types().len())
+            .then(|| Keyed { tables: self.sides.iter().map(|side| side.spec.table).collect(), key: left })
+    }
+
+    fn cold(&self, table: TableId, prefixes: &[&[u8]]) -> Result<Vec<bool>, OperatorError> {
+        let side = self.sides.iter().find(|side| side.spec.table == table);
+        side.map_or_else(|| Ok(vec![false; prefixes.len()]), |side| Ok(side.cold_prefixes(prefixes)?))
+    }
+
+    fn filled(&mut self) {
+        self.sides.iter_mut().for_each(JoinSide::take_for_complete);
     }
 
     fn complete(&self) -> bool {

@@ -7,6 +7,8 @@
 use super::join_side::{JoinSide, note_appended, pick, spread, spread_row};
 use super::row_arena::{NO_ROW, RowArena, RowId};
 use crate::dataflow::operator::OperatorError;
+use crate::state::StateError;
+use crate::state::key::KeyCodec;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{Epoch, Vnode};
 use arrow::array::ArrayRef;
@@ -83,9 +85,7 @@ impl JoinSide {
             hashes.into_iter().map(Vnode::of_hash).collect()
         };
         // A column that is twice in the join key is once in the stored one.
-        let first = |(at, column): &(usize, &usize)| !self.spec.keys[..*at].contains(column);
-        let distinct: Vec<ArrayRef> =
-            self.spec.keys.iter().enumerate().filter(first).map(|(at, _)| keys[at].clone()).collect();
+        let distinct: Vec<ArrayRef> = self.stored_keys().into_iter().map(|at| keys[at].clone()).collect();
         let encoded = layout.key.encode_all(&distinct, rows, Some(&vnodes));
         encoded.iter().map(<[u8]>::to_vec).collect()
     }
@@ -101,6 +101,49 @@ impl JoinSide {
         let mut seen = HashSet::new();
         let wanted = absent.into_iter().map(|row| &prefixes[row]);
         wanted.filter(|p| !self.emptied.contains_key(*p) && seen.insert(*p)).cloned().collect()
+    }
+
+    /// The columns of the key as it is stored: each once.
+    fn stored_keys(&self) -> Vec<usize> {
+        let keys = &self.spec.keys;
+        (0..keys.len()).filter(|at| !keys[..*at].contains(&keys[*at])).collect()
+    }
+
+    /// The encoding of what prefixes hold after the vnode.
+    pub(super) fn key_codec(&self) -> KeyCodec {
+        let types = self.arena.types();
+        KeyCodec::new(self.stored_keys().iter().map(|at| types[self.spec.keys[*at]].clone()).collect())
+    }
+
+    /// Of prefixes as [`JoinSide::prefixes`] makes them: which must be read from state.
+    pub(super) fn cold_prefixes(&self, prefixes: &[&[u8]]) -> Result<Vec<bool>, StateError> {
+        let stored = self.key_codec().decode(prefixes.iter().map(|prefix| &prefix[1..]))?;
+        let places = self.stored_keys();
+        let of_column = |column: &usize| places.iter().position(|at| self.spec.keys[*at] == *column);
+        let keys: Vec<ArrayRef> =
+            self.spec.keys.iter().filter_map(of_column).map(|place| stored[place].clone()).collect();
+        let hashes = self.key_hashes(&keys, prefixes.len());
+        let is_cold = |row: usize| {
+            !self.complete
+                && self.slot(&keys, row, hashes[row]).is_none()
+                && !self.emptied.contains_key(prefixes[row])
+        };
+        Ok((0..prefixes.len()).map(is_cold).collect())
+    }
+
+    /// Its rows are in the state and none of them in memory.
+    pub(super) fn begin_cold(&mut self) {
+        (self.complete, self.resident) = (false, false);
+    }
+
+    /// All keys that have rows are in memory.
+    pub(super) fn take_for_complete(&mut self) {
+        (self.complete, self.resident) = (true, true);
+        if !self.emptied.is_empty() {
+            // They need no longer be noted one by one, but may still be in the state.
+            self.emptied = HashMap::new();
+            self.emptied_unnoted = self.intervals.current();
+        }
     }
 
     /// The key of row `id` has no rows any more.

@@ -175,6 +175,10 @@ impl Operator for Materialize {
         Ok(self.say(out))
     }
 
+    fn holds_changes(&self) -> bool {
+        true
+    }
+
     fn seal(&mut self, _barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         if !self.written.is_empty() {
             sealed.runs.rows(&self.layout, std::mem::take(&mut self.written).into_iter().map(Ok));

@@ -16,6 +16,7 @@ use super::top_n_state::{Logged, write_log};
 use super::top_n_window::{Window, compare_ranks, compare_rows, window};
 use super::top_one::TopOne;
 use crate::checkpoint::participant::Sealed;
+use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
@@ -88,7 +89,7 @@ pub fn top_n(spec: TopNSpec) -> Box<dyn Operator> {
 
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    key: Arc<[u8]>,
+    pub(super) key: Arc<[u8]>,
     vnode: u8,
     exists: bool,
     /// Looked at since the clock hand last passed.
@@ -123,14 +124,16 @@ pub struct TopN {
     /// Rows a group keeps at most: no others can ever be in the window.
     keep: Option<i64>,
 
-    index: HashTable<(u64, u32)>,
+    pub(super) index: HashTable<(u64, u32)>,
     pub(super) groups: Vec<Group>,
-    free: Vec<u32>,
+    pub(super) free: Vec<u32>,
     complete: bool,
     /// Nothing was ever evicted: no row is no rows.
     resident: bool,
+    /// Whether groups without rows are to be looked for once.
+    sweep: bool,
     /// The interval in which an empty group was last forgotten.
-    emptied: u32,
+    pub(super) emptied: u32,
     hand: usize,
     pub(super) bytes: usize,
     /// Groups changed since the last barrier.
@@ -140,7 +143,7 @@ pub struct TopN {
     log: Vec<Logged>,
     /// Groups that had no rows at some time since.
     maybe_empty: Vec<u32>,
-    intervals: Intervals,
+    pub(super) intervals: Intervals,
 }
 
 /// Bytes that a kept row costs beside its own.
@@ -170,6 +173,7 @@ impl TopN {
             free: Vec::new(),
             complete: true,
             resident: true,
+            sweep: false,
             emptied: 0,
             hand: 0,
             bytes: 0,
@@ -328,31 +332,6 @@ impl TopN {
         let diffs: Vec<i64> = rows.iter().map(|say| say.diff).collect();
         Ok(ChangeBatch::new(batch_of(&self.schema, columns, rows.len())?, diffs))
     }
-
-    /// Forgets those of `groups` that have no rows.
-    fn forget_empty(&mut self, mut groups: Vec<u32>) {
-        groups.retain(|group| self.groups[*group as usize].rows.is_empty());
-        groups.sort_unstable();
-        groups.dedup();
-        for group in groups {
-            self.emptied = self.intervals.current();
-            self.forget(group);
-        }
-    }
-
-    /// Forgets group `index`.
-    fn forget(&mut self, index: u32) -> usize {
-        let group = std::mem::take(&mut self.groups[index as usize]);
-        let hash = xxh3_64(&group.key);
-        if let Ok(slot) = self.index.find_entry(hash, |(_, g)| *g == index) {
-            slot.remove();
-        }
-        let rows: usize = group.rows.keys().map(|row| row.len() + ROW_OVERHEAD).sum();
-        let bytes = rows + group.key.len() + size_of::<Group>();
-        self.bytes -= bytes;
-        self.free.push(index);
-        bytes
-    }
 }
 
 impl Operator for TopN {
@@ -360,14 +339,8 @@ impl Operator for TopN {
         "top_n"
     }
 
-    fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
-        let vnodes: Vec<Vnode> = match self.spec.group.is_empty() {
-            true => vec![Vnode::SINGLE],
-            false => restored.vnodes.iter().collect(),
-        };
-        for vnode in vnodes {
-            self.restore_vnode(restored.state, vnode)?;
-        }
+    fn restore(&mut self, _restored: &Restored<'_>) -> Result<(), OperatorError> {
+        (self.complete, self.resident) = (false, false);
         Ok(())
     }
 
@@ -394,6 +367,19 @@ impl Operator for TopN {
             self.load(groups[entry.wanted], &entry.key[prefix..], &entry.value)?;
         }
         Ok(())
+    }
+
+    fn keyed(&self) -> Option<Keyed> {
+        Some(Keyed { tables: vec![self.spec.table], key: self.group_codec.clone() })
+    }
+
+    fn cold(&self, _table: TableId, prefixes: &[&[u8]]) -> Result<Vec<bool>, OperatorError> {
+        Ok(prefixes.iter().map(|prefix| self.find(&prefix[1..]).is_none()).collect())
+    }
+
+    fn filled(&mut self) {
+        (self.complete, self.resident, self.sweep) = (true, true, true);
+        self.emptied = self.intervals.current();
     }
 
     fn on_change(
@@ -438,7 +424,11 @@ impl Operator for TopN {
             });
         }
         let maybe_empty = std::mem::take(&mut self.maybe_empty);
-        if self.resident {
+        if std::mem::take(&mut self.sweep) {
+            // Groups without rows stayed to say so while what was not here was asked for.
+            let all = 0..self.groups.len() as u32;
+            self.forget_empty(all.filter(|group| self.groups[*group as usize].exists).collect());
+        } else if self.resident {
             self.forget_empty(maybe_empty);
         }
         self.intervals.seal(barrier.epoch);

@@ -1,15 +1,14 @@
-//! A top-n's rows as state: what is written at a checkpoint, and what is read back at a restore, or
-//! when a cold group is wanted.
+//! A top-n's rows come and go: what is written at a checkpoint, what is read back when a cold group
+//! is wanted, and groups forgotten when they are empty or memory is short.
 
-use super::top_n::{ROW_OVERHEAD, TopN};
+use super::top_n::{Group, ROW_OVERHEAD, TopN};
 use crate::state::StateError;
-use crate::state::store::{StateRead, WriteOp, full_key, prefix_end};
+use crate::state::store::WriteOp;
 use crate::state::table::decode_count;
 use crate::state::writes::RunWriter;
-use crate::stream::Vnode;
 use hashbrown::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A change of the rows kept.
 #[derive(Debug)]
@@ -49,33 +48,28 @@ impl TopN {
         Ok(())
     }
 
-    pub(super) fn restore_vnode(
-        &mut self,
-        state: &Arc<dyn StateRead>,
-        vnode: Vnode,
-    ) -> Result<(), StateError> {
-        let lower = full_key(self.spec.table, &[vnode.0]);
-        let start = lower.len();
-        let mut group: Option<(Vec<u8>, u32)> = None;
-        let mut failed = Ok(());
-        state.scan(&lower, &prefix_end(&lower), &mut |key, value| {
-            let key = &key[start..];
-            let known = group.take().filter(|(prefix, _)| key.starts_with(prefix));
-            let found = match known {
-                Some(found) => Ok(found),
-                None => self.group_codec.prefix_len(key, self.spec.group.len()).map(|len| {
-                    let prefix = key[..len].to_vec();
-                    let index = self.group(&prefix, vnode.0);
-                    (prefix, index)
-                }),
-            };
-            failed = found.and_then(|(prefix, index)| {
-                self.load(index, &key[prefix.len()..], value)?;
-                group = Some((prefix, index));
-                Ok(())
-            });
-            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        failed
+    /// Forgets those of `groups` that have no rows.
+    pub(super) fn forget_empty(&mut self, mut groups: Vec<u32>) {
+        groups.retain(|group| self.groups[*group as usize].rows.is_empty());
+        groups.sort_unstable();
+        groups.dedup();
+        for group in groups {
+            self.emptied = self.intervals.current();
+            self.forget(group);
+        }
+    }
+
+    /// Forgets group `index`.
+    pub(super) fn forget(&mut self, index: u32) -> usize {
+        let group = std::mem::take(&mut self.groups[index as usize]);
+        let hash = xxh3_64(&group.key);
+        if let Ok(slot) = self.index.find_entry(hash, |(_, g)| *g == index) {
+            slot.remove();
+        }
+        let rows: usize = group.rows.keys().map(|row| row.len() + ROW_OVERHEAD).sum();
+        let bytes = rows + group.key.len() + size_of::<Group>();
+        self.bytes -= bytes;
+        self.free.push(index);
+        bytes
     }
 }

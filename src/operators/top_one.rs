@@ -15,6 +15,7 @@ use super::row_eq::same_value;
 use super::row_order::RowOrder;
 use super::top_n::TopNSpec;
 use crate::checkpoint::participant::Sealed;
+use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
@@ -23,13 +24,14 @@ use crate::state::store::full_key;
 use crate::state::table::{StateTable, TableLayout};
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
-use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode};
-use arrow::array::{ArrayRef, UInt32Array};
+use crate::stream::{Barrier, ChangeBatch, Epoch};
+use arrow::array::{ArrayRef, NullArray, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use weir_catalog::TableId;
 
 /// No group.
 const NOBODY: u32 = u32::MAX;
@@ -315,22 +317,8 @@ impl Operator for TopOne {
         "top_n"
     }
 
-    fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
-        let layout = self.table.layout().clone();
-        let vnodes: Vec<Vnode> = match self.group.is_empty() {
-            true => vec![Vnode::SINGLE],
-            false => restored.vnodes.iter().collect(),
-        };
-        for vnode in vnodes {
-            let mut range = Some(layout.range(vnode, &[]));
-            while let Some(from) = range {
-                let chunk = layout.scan(restored.state.as_ref(), &from, PIECE_ROWS)?;
-                range = chunk.next;
-                if chunk.last_key.is_some() {
-                    self.load(&chunk.rows.into_changes())?;
-                }
-            }
-        }
+    fn restore(&mut self, _restored: &Restored<'_>) -> Result<(), OperatorError> {
+        self.complete = false;
         Ok(())
     }
 
@@ -360,6 +348,28 @@ impl Operator for TopOne {
         let keys: Vec<Vec<u8>> = entries.iter().map(|entry| full_key(layout.id, &entry.key)).collect();
         let rows = keys.iter().zip(&entries).map(|(key, entry)| (key.as_slice(), entry.value.as_slice()));
         self.load(&layout.decode_rows(rows)?.into_changes())
+    }
+
+    fn keyed(&self) -> Option<Keyed> {
+        let layout = self.table.layout();
+        Some(Keyed { tables: vec![layout.id], key: layout.key.clone() })
+    }
+
+    fn cold(&self, _table: TableId, prefixes: &[&[u8]]) -> Result<Vec<bool>, OperatorError> {
+        let layout = self.table.layout();
+        let keys = layout.key.decode(prefixes.iter().map(|prefix| &prefix[1..]))?;
+        // Only the group's columns are looked at.
+        let unread: ArrayRef = Arc::new(NullArray::new(prefixes.len()));
+        let mut columns = vec![unread; self.all.len()];
+        for (column, key) in layout.key_columns.iter().zip(keys) {
+            columns[*column] = key;
+        }
+        let hashes = self.hashes(&columns, prefixes.len());
+        Ok((0..prefixes.len()).map(|row| self.find(&columns, row, hashes[row]).is_none()).collect())
+    }
+
+    fn filled(&mut self) {
+        self.complete = true;
     }
 
     fn on_change(

@@ -63,6 +63,15 @@ fn database_metrics(serve: &ServeContext) -> String {
     out.gauge("weir_dataflow_visible_epoch", "The newest visible epoch.", one(db.visible().epoch.0 as f64));
     checkpoint_metrics(&mut out, db);
     job_metrics(&mut out, db);
+    let filling = db.filling().map(|n| one(n as f64));
+    let [incomplete, done, all] = filling;
+    out.gauge(
+        "weir_dataflow_incomplete_operators",
+        "Operators that read through to the state store.",
+        incomplete,
+    );
+    out.gauge("weir_dataflow_fill_done_vnodes", "Vnodes gone through to complete these.", done);
+    out.gauge("weir_dataflow_fill_vnodes", "All vnodes of these.", all);
     if let Some(bytes) = resident_bytes() {
         out.gauge("process_resident_memory_bytes", "Resident memory.", one(bytes as f64));
     }

@@ -7,6 +7,7 @@
 //! [`key`] and [`value`] are versioned and held by golden tests.
 
 pub mod apply;
+pub mod bench;
 pub mod budget;
 pub mod catalog_log;
 mod column;

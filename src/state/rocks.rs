@@ -15,7 +15,7 @@
 //! [`BLOOM_PREFIX`] bytes: table, vnode and what fits a bigint key column.
 
 use super::StateError;
-use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent, prefix_end};
+use super::store::{StateRead, StateStore, Visit, VisitPrefix, WriteOp, WriteRun, is_absent, prefix_end};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBCompressionType, DBWithThreadMode,
@@ -348,6 +348,30 @@ impl StateRead for RocksSnapshot {
             cursor.next();
         }
         Ok(cursor.status()?)
+    }
+
+    fn scan_prefixes(&self, prefixes: &[Vec<u8>], visit: VisitPrefix<'_>) -> Result<(), StateError> {
+        // A cursor costs more than a seek: one serves all prefixes that may ask the bloom filters,
+        // another one the others.
+        let mut cursors = [None, None];
+        for (number, prefix) in prefixes.iter().enumerate() {
+            let one_prefix = prefix.len() >= BLOOM_PREFIX;
+            let cursor = cursors[usize::from(one_prefix)].get_or_insert_with(|| {
+                let mut options = self.read_options();
+                options.set_total_order_seek(!one_prefix);
+                options.set_prefix_same_as_start(one_prefix);
+                self.db.raw_iterator_cf_opt(&family(&self.db), options)
+            });
+            cursor.seek(prefix);
+            while let Some((key, value)) = cursor.item().filter(|(key, _)| key.starts_with(prefix)) {
+                if !is_absent(value) {
+                    visit(number, key, value);
+                }
+                cursor.next();
+            }
+            cursor.status()?;
+        }
+        Ok(())
     }
 }
 

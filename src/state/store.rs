@@ -135,6 +135,9 @@ pub trait StateStore: Send {
 /// What a scan calls with each key and value, until it breaks.
 pub type Visit<'a> = &'a mut (dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a);
 
+/// What [`StateRead::scan_prefixes`] calls with the number of a prefix, a key and its value.
+pub type VisitPrefix<'a> = &'a mut (dyn FnMut(usize, &[u8], &[u8]) + 'a);
+
 /// An immutable view of the state at one epoch.
 pub trait StateRead: Send + Sync {
     /// The value of a full key.
@@ -146,6 +149,17 @@ pub trait StateRead: Send + Sync {
     /// Calls `visit` with each key in `[lower, upper)`, in order, until it breaks. Counted rows
     /// whose count is zero are left out.
     fn scan(&self, lower: &[u8], upper: &[u8], visit: Visit<'_>) -> Result<(), StateError>;
+
+    /// Calls `visit` with every key that starts with one of `prefixes`, and the number of that
+    /// prefix. Sorted prefixes are faster.
+    fn scan_prefixes(&self, prefixes: &[Vec<u8>], visit: VisitPrefix<'_>) -> Result<(), StateError> {
+        prefixes.iter().enumerate().try_for_each(|(number, prefix)| {
+            self.scan(prefix, &prefix_end(prefix), &mut |key, value| {
+                visit(number, key, value);
+                ControlFlow::Continue(())
+            })
+        })
+    }
 }
 
 /// Whether a stored value stands for no row: a count of zero, waiting to be compacted away.

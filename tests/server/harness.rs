@@ -3,6 +3,7 @@
 //! Every wait has a deadline; every process that is started here is ended here.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,8 +32,11 @@ pub fn free_port() -> u16 {
 pub struct Weir {
     dir: TempDir,
     options: Vec<String>,
+    /// Bytes of data that the kernel lets the process have, if not all.
+    data_max: Option<usize>,
     process: Option<Child>,
     port: u16,
+    http: u16,
 }
 
 impl Weir {
@@ -45,8 +49,18 @@ impl Weir {
     pub async fn with(options: &[&str], environment: &[(&str, &str)]) -> Weir {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut weir = Weir { dir, options, process: None, port: 0 };
+        let mut weir = Weir { dir, options, data_max: None, process: None, port: 0, http: 0 };
         weir.begin(environment);
+        weir.wait_ready().await;
+        weir
+    }
+
+    /// The same, where the kernel refuses memory beyond `bytes`: the process aborts then.
+    pub async fn within(bytes: usize, options: &[&str]) -> Weir {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mut weir = Weir { dir, options, data_max: Some(bytes), process: None, port: 0, http: 0 };
+        weir.begin(&[]);
         weir.wait_ready().await;
         weir
     }
@@ -54,9 +68,14 @@ impl Weir {
     /// Starts the process again (it must have ended); does not wait for it.
     pub fn begin(&mut self, environment: &[(&str, &str)]) {
         assert!(self.process.is_none(), "one process at a time");
-        self.port = free_port();
+        (self.port, self.http) = (free_port(), free_port());
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let binary = env!("CARGO_BIN_EXE_weir");
+        let mut command = Command::new(if self.data_max.is_some() { "prlimit" } else { binary });
+        if let Some(bytes) = self.data_max {
+            // The allocator would reserve far more than it uses.
+            command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0").arg(format!("--data={bytes}")).arg(binary);
+        }
         command
             .arg("serve")
             .arg("--data-dir")
@@ -64,7 +83,7 @@ impl Weir {
             .arg("--listen")
             .arg(format!("127.0.0.1:{}", self.port))
             .arg("--http")
-            .arg(format!("127.0.0.1:{}", free_port()))
+            .arg(format!("127.0.0.1:{}", self.http))
             .args(&self.options)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -127,6 +146,27 @@ impl Weir {
     /// Whether the process runs.
     pub fn is_alive(&mut self) -> bool {
         self.process.as_mut().is_some_and(|p| matches!(p.try_wait(), Ok(None)))
+    }
+
+    /// The sum of a metric over its labels; none if the server does not show it.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let mut socket = std::net::TcpStream::connect(("127.0.0.1", self.http)).ok()?;
+        socket.set_read_timeout(Some(PATIENCE)).ok()?;
+        write!(socket, "GET /metrics HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        let of_name = answer.lines().filter_map(|line| line.strip_prefix(name));
+        let values = of_name.filter(|rest| rest.starts_with([' ', '{']));
+        values.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).reduce(|a, b| a + b)
+    }
+
+    /// Waits until a metric is `expected`.
+    pub async fn wait_metric(&self, name: &str, expected: f64) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.metric(name) != Some(expected) {
+            assert!(Instant::now() < deadline, "{name} is {:?}, not {expected}", self.metric(name));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// SIGKILL, now.

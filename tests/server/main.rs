@@ -1,5 +1,6 @@
 //! A real server, real clients, real kills: the modules below, in one binary.
 
+mod cold;
 mod degraded;
 mod equivalence;
 mod exactly_once;

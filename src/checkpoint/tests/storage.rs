@@ -101,9 +101,11 @@ fn damage_leads_to_the_checkpoint_before() {
     let mut storage = fixture.open(2).unwrap();
     assert_eq!(storage.newest_intact().unwrap().unwrap().epoch, Epoch(2));
     assert_eq!(epochs(&storage), [2, 1], "damaged ones don't count among the retained");
+    assert_eq!(storage.verify_newest().unwrap().unwrap().epoch, Epoch(2));
     for epoch in [1, 2] {
         std::fs::write(storage.directory(Epoch(epoch)).join("CURRENT"), b"").unwrap();
     }
+    assert_eq!(storage.newest_intact().unwrap().unwrap().epoch, Epoch(2), "verified a moment ago, this once");
     assert!(storage.newest_intact().unwrap_err().to_string().contains("no intact checkpoint is left"));
     drop(storage);
     assert!(fixture.open(3).unwrap().newest_intact().is_err(), "never starts empty for want of a checkpoint");

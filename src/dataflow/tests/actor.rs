@@ -3,12 +3,12 @@
 
 use super::*;
 use crate::dataflow::chain::ChainNode;
-use crate::dataflow::exchange::{ActorIds, Receiver, channel};
+use crate::dataflow::exchange::{ActorIds, CHANNEL_BYTES_MAX, Receiver, channel};
 use crate::dataflow::operator::{Operator, Output, Progress};
 use crate::dataflow::worker::Worker;
 use crate::state::memory::MemoryStore;
 use crate::state::store::StateStore;
-use crate::stream::{BarrierKind, Epoch, Mutation};
+use crate::stream::{BarrierKind, Epoch, Mutation, VnodeSet};
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use std::sync::mpsc;
@@ -108,14 +108,20 @@ fn start() -> Fixture {
     let (sender, events) = mpsc::channel();
     let told: Arc<dyn ActorEvents> = Arc::new(Told(sender));
     let worker = Worker::start(0, told.clone()).expect("a thread");
-    let shared = Arc::new(ActorShared { events: told, pending: Arc::default(), moved: Arc::default() });
+    let shared = Arc::new(ActorShared {
+        events: told,
+        pending: Arc::default(),
+        moved: Arc::default(),
+        room: Arc::default(),
+    });
     let signal = worker.actor_signal();
-    let (inputs, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel(signal.clone())).unzip();
-    let (to_output, output) = channel(worker.actor_signal());
+    let (inputs, receivers): (Vec<_>, Vec<_>) =
+        (0..2).map(|_| channel(signal.clone(), CHANNEL_BYTES_MAX)).unzip();
+    let (to_output, output) = channel(worker.actor_signal(), CHANNEL_BYTES_MAX);
     let state: crate::dataflow::chain::StateSource =
         Arc::new(|| (Epoch::ZERO, MemoryStore::default().snapshot()));
     let node = ChainNode { operator: Box::new(Twice(Vec::new())), parent: None };
-    let chain = Chain::new(vec![node], vec![(0, 0)], Vec::new(), state);
+    let chain = Chain::new(vec![node], vec![(0, 0)], Vec::new(), VnodeSet::all(), state);
     let edge = Edge { job: JobId::FIRST_USER, routing: Routing::Forward(to_output) };
     let actor = ActorIds::default().next();
     let aligner = Aligner::new(vec![receivers]);
@@ -144,7 +150,7 @@ fn a_barrier_waits_until_it_is_on_every_channel() {
 #[test]
 fn an_edge_starts_with_the_barrier_that_attaches_it() {
     let fixture = start();
-    let (to_late, late) = channel(fixture._worker.actor_signal());
+    let (to_late, late) = channel(fixture._worker.actor_signal(), CHANNEL_BYTES_MAX);
     let job = JobId::FIRST_USER;
     let number = fixture.shared.pending.add(Edge { job, routing: Routing::Forward(to_late) });
     let attach = [(fixture.actor, vec![number])].into_iter().collect();

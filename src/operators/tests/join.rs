@@ -303,6 +303,8 @@ fn check_random(shape: Shape, seed: u64) {
     let mut driver = Driver::new(&make);
     driver.evict = shape.evict.is_some();
     driver.lag = shape.evict.unwrap_or(0);
+    driver.evict_every = 1 + seed % 4;
+    driver.fill = (seed % 3 > 0).then_some(seed as usize % 5 + 1);
     let mut bags = [Bag::new(), Bag::new()];
     let mut result: BTreeMap<String, i64> = BTreeMap::new();
     for epoch in 0..15 {
@@ -327,7 +329,7 @@ fn check_random(shape: Shape, seed: u64) {
 #[test]
 fn evicted_keys_are_read_again() {
     for kind in KINDS.into_iter().filter(|kind| *kind != JoinKind::NullAwareAnti) {
-        for seed in 100..110 {
+        for seed in 100..112 {
             let shape = Shape {
                 keys: seed as usize % 3,
                 null_equal: seed % 5 == 1,

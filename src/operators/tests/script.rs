@@ -11,9 +11,11 @@
 //! line a change, in any order within an epoch, watermarks after it, then the barrier.
 
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{Fetched, Operator, Output, OutputItem, Polled, Progress, Restored, Wanted};
+use crate::dataflow::chain::fetch;
+use crate::dataflow::fill::Fill;
+use crate::dataflow::operator::{Operator, Output, OutputItem, Polled, Progress, Restored, Wanted};
 use crate::state::StateError;
-use crate::state::store::{StateRead, WriteOp, prefix_end};
+use crate::state::store::{StateRead, WriteOp};
 use crate::stream::builder::batch_of;
 use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, Vnode, VnodeSet, Watermark};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
@@ -128,8 +130,14 @@ pub struct Driver<'a> {
     vnodes: VnodeSet,
     /// Where the driver, at every barrier, also asks the operator to evict.
     pub evict: bool,
+    /// It evicts only at every so many barriers.
+    pub evict_every: u64,
     /// How many checkpoints the published state is behind, when it evicts.
     pub lag: usize,
+    /// Where the driver, before every change and barrier, takes up a piece of so many entries a table
+    /// of what an incomplete operator lacks.
+    pub fill: Option<usize>,
+    filling: Option<Fill>,
     /// The state and epoch of the last checkpoints.
     published: Vec<(MemoryState, Epoch)>,
     pub operator: Box<dyn Operator>,
@@ -155,7 +163,10 @@ impl<'a> Driver<'a> {
             make,
             vnodes,
             evict: false,
+            evict_every: 1,
             lag: 0,
+            fill: None,
+            filling: None,
             published: vec![(MemoryState::default(), Epoch::ZERO)],
             operator,
             state,
@@ -201,18 +212,27 @@ impl<'a> Driver<'a> {
         }
         let mut wanted = Wanted::default();
         self.operator.wanted(port, batch, &mut wanted).unwrap();
-        let mut fetched = Vec::new();
-        for (index, (table, prefix)) in wanted.prefixes.iter().enumerate() {
-            let lower = crate::state::store::full_key(*table, prefix);
-            let state = if self.evict { &self.published().0 } else { &self.state };
-            state
-                .scan(&lower, &prefix_end(&lower), &mut |key, value| {
-                    fetched.push(Fetched { wanted: index, key: key[4..].to_vec(), value: value.to_vec() });
-                    ControlFlow::Continue(())
-                })
-                .unwrap();
-        }
+        let state = if self.evict { &self.published().0 } else { &self.state };
+        let fetched = fetch(state, &mut wanted).unwrap();
         self.operator.supply(&wanted, fetched).unwrap();
+    }
+
+    /// Takes up a piece of what the operator lacks, as the actor would.
+    fn take_up_piece(&mut self) {
+        let Some(entries) = self.fill else { return };
+        if self.operator.complete() {
+            self.filling = None;
+            return;
+        }
+        let Some(keyed) = self.operator.keyed() else { return };
+        let mut filling =
+            self.filling.take().unwrap_or_else(|| Fill::new(keyed, &self.vnodes).in_pieces_of(entries));
+        let state = if self.evict { self.published().0.clone() } else { self.state.clone() };
+        if !filling.step(&mut *self.operator, &state).unwrap() {
+            self.filling = Some(filling);
+        } else {
+            assert!(self.operator.complete(), "it was filled");
+        }
     }
 
     /// A change on `port`.
@@ -220,6 +240,7 @@ impl<'a> Driver<'a> {
         if batch.is_empty() {
             return;
         }
+        self.take_up_piece();
         self.supply(port, &batch);
         let mut out = Output::default();
         let progress = self.operator.on_change(port, batch, &mut out).unwrap();
@@ -241,6 +262,7 @@ impl<'a> Driver<'a> {
     /// A barrier: what came out of its epoch. A checkpoint's state is what a restore starts from.
     pub fn barrier(&mut self, kind: BarrierKind) -> EpochOutput {
         self.poll();
+        self.take_up_piece();
         let previous = self.epoch;
         self.epoch = previous.next();
         let barrier =
@@ -264,8 +286,11 @@ impl<'a> Driver<'a> {
             if kind == BarrierKind::Checkpoint {
                 self.published.push((self.state.clone(), self.epoch));
             }
-            let (_, epoch) = self.published();
-            self.operator.evict(*epoch, usize::MAX);
+            if self.epoch.0.is_multiple_of(self.evict_every) {
+                let (_, epoch) = self.published();
+                self.operator.evict(*epoch, usize::MAX);
+                self.filling = None;
+            }
         }
         std::mem::take(&mut self.output)
     }
@@ -283,7 +308,10 @@ impl<'a> Driver<'a> {
             make,
             vnodes,
             evict: false,
+            evict_every: 1,
             lag: 0,
+            fill: None,
+            filling: None,
             published: Vec::new(),
             operator: make(),
             state: state.clone(),
@@ -299,6 +327,7 @@ impl<'a> Driver<'a> {
     pub fn restore(&mut self) {
         assert_eq!(self.saved.1, self.epoch, "restore right after a checkpoint");
         self.operator = (self.make)();
+        self.filling = None;
         self.state = self.saved.0.clone();
         self.published = vec![self.saved.clone()];
         let state: Arc<dyn StateRead> = Arc::new(self.state.clone());
@@ -441,7 +470,18 @@ fn value_text(column: &ArrayRef, row: usize) -> String {
 
 /// Runs steps; after the checkpoints for which `restore` says so the operator is lost and restored.
 pub fn run(make: Make<'_>, steps: &[Step], restore: &mut dyn FnMut(usize) -> bool) -> Vec<String> {
+    run_filling(make, steps, None, restore)
+}
+
+/// The same; what is incomplete is filled in pieces of so many entries.
+fn run_filling(
+    make: Make<'_>,
+    steps: &[Step],
+    fill: Option<usize>,
+    restore: &mut dyn FnMut(usize) -> bool,
+) -> Vec<String> {
     let mut driver = Driver::new(make);
+    driver.fill = fill;
     let mut lines = Vec::new();
     let mut checkpoints = 0;
     for step in steps {
@@ -484,6 +524,13 @@ pub fn check(make: Make<'_>, inputs: &[SchemaRef], script: &str, expected: &str)
         check_run(&format!("restored after checkpoint {only}"), &steps, &mut |i| i == only);
     }
     check_run("restored after every checkpoint", &steps, &mut |_| true);
+    for entries in [1, 2, 1000] {
+        for (what, steps) in [("", &steps), ("in single rows, ", &single_rows(&steps))] {
+            let lines = run_filling(make, steps, Some(entries), &mut |_| true);
+            let what = format!("{what}restored after every checkpoint, filled {entries} at a time");
+            assert_eq!(lines.join("\n"), expected.join("\n"), "{what}");
+        }
+    }
 }
 
 /// The lines of each epoch in the order of [`EpochOutput::lines`].

@@ -218,6 +218,8 @@ fn check_random(spec: &TopNSpec, evict: bool, lag: usize) {
     let make = || top_n(spec.clone());
     let mut driver = Driver::new(&make);
     (driver.evict, driver.lag) = (evict, lag);
+    driver.evict_every = random.random_range(1..5);
+    driver.fill = random.random::<bool>().then(|| random.random_range(1..6));
     let mut bag = Bag::new();
     let mut result: BTreeMap<String, i64> = BTreeMap::new();
     for epoch in 0..12 {

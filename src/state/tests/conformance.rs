@@ -98,6 +98,17 @@ fn compare(state: &dyn StateRead, model: &Model, rng: &mut StdRng) {
         let keys: Vec<_> = (0..10).map(|_| full_key(table, &random_key(rng))).collect();
         let expected: Vec<_> = keys.iter().map(|k| model.get(k).cloned()).collect();
         assert_eq!(state.multi_get(&keys).unwrap(), expected);
+        let mut seen = Vec::new();
+        let mut visit = |number: usize, key: &[u8], value: &[u8]| {
+            seen.push((number, key.to_vec(), value.to_vec()));
+        };
+        state.scan_prefixes(&keys, &mut visit).unwrap();
+        let mut expected = Vec::new();
+        for (number, prefix) in keys.iter().enumerate() {
+            let below = all.iter().filter(|(k, _)| k.starts_with(prefix));
+            expected.extend(below.map(|(k, v)| (number, k.clone(), v.clone())));
+        }
+        assert_eq!(seen, expected);
     }
 }
 

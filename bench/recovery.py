@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Recovery: kill -9 with much state, start again, and see how soon it runs.
+
+A server joins bids with their auctions, both sides kept, until its newest checkpoint names the bytes
+asked for; then it is killed in mid-stream and started on the same data directory. Measured from the
+start of the new process: until /readyz says so (the first barrier is through), until bids are read
+again, until the first new checkpoint is durable, and until every operator is complete in memory again
+(until then they read through to the store, which costs throughput, not correctness).
+
+usage: bench/recovery.py --weir PATH [--gigabytes 1] [--rate 0] [--parallelism 2] [--runs 3]
+       [--memory 60%] [--out recovery.json]
+"""
+import argparse, json, re, signal, statistics, sys, tempfile, time, urllib.error
+
+from harness import DIRECT, Server
+
+QUERY = """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.datetime, b.extra, a.itemname, a.description,
+  a.seller, a.category, a.extra AS auction_extra FROM bid AS b JOIN auction AS a ON b.auction = a.id"""
+
+
+class Killable(Server):
+    def __init__(self, args, work, wait=True):
+        self.args, self.work, self.started = args, work, time.time()
+        settings = f'"memory.limit" = "{args.memory}"\n'
+        super().__init__(args.weir, args.parallelism, "1s", work, settings=settings, wait=wait)
+
+    def get(self, path):
+        try:
+            with DIRECT.open(f"http://127.0.0.1:{self.http}/{path}", timeout=5) as answer:
+                return answer.read().decode()
+        except (OSError, urllib.error.URLError):
+            return None
+
+    def metric(self, name):
+        values = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)", self.get("metrics") or "", re.M)
+        return sum(float(v) for v in values)
+
+    def wait(self, what, reached, patience=900):
+        deadline = time.time() + patience
+        while not reached():
+            if time.time() > deadline or self.process.poll() is not None:
+                raise RuntimeError(f"{what}: not reached; the log is in {self.work}/log")
+            time.sleep(0.02)
+        return time.time() - self.started
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+
+def measure(args):
+    with tempfile.TemporaryDirectory() as work:
+        server = Killable(args, work)
+        try:
+            for table in ("auction", "bid"):
+                server.sql(f"CREATE SOURCE {table} WITH (connector = 'nexmark', nexmark.table.type = '{table}', "
+                           f"events = 100000000000, rate = {args.rate})")
+            server.sql(f"CREATE SINK out AS {QUERY} WITH (connector = 'blackhole', type = 'append-only')")
+            wanted = args.gigabytes * 1e9
+            filled = server.wait("state", lambda: server.metric("weir_checkpoint_last_bytes") >= wanted)
+            state, rows = server.metric("weir_checkpoint_last_bytes"), server.rows_read()
+            resident = server.metric("process_resident_memory_bytes")
+            before = server.metric("weir_checkpoint_last_epoch")
+            server.kill()
+            server = Killable(args, work, wait=False)
+            ready = server.wait("readiness", lambda: server.get("readyz") == "ready\n")
+            reading = server.wait("rows", lambda: server.rows_read() > 0)
+            durable = server.wait("a checkpoint", lambda: server.metric("weir_checkpoint_last_epoch") > before)
+            at = server.rows_read()
+            complete = server.wait("completeness", lambda: server.metric("weir_dataflow_incomplete_operators") == 0) \
+                if args.complete else None
+            meanwhile = (server.rows_read() - at) / (complete - durable) if complete and complete > durable else None
+            return dict(state_bytes=state, rows=rows, resident_bytes=resident, fill_seconds=filled, ready=ready,
+                        reading=reading, durable=durable, complete=complete, rate_meanwhile=meanwhile)
+        finally:
+            server.kill()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--weir", required=True)
+    parser.add_argument("--gigabytes", type=float, default=1)
+    parser.add_argument("--rate", type=int, default=0)
+    parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--memory", default="60%")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--no-complete", dest="complete", action="store_false", help="don't wait for completeness")
+    parser.add_argument("--out", default="recovery.json")
+    args = parser.parse_args()
+    print(f"{'state MB':>9}{'M rows':>8}{'RSS MB':>8}{'ready s':>9}{'reading s':>11}{'durable s':>11}{'complete s':>12}"
+          f"{'k rows/s meanwhile':>20}")
+    runs = []
+    for _ in range(args.runs):
+        m = measure(args)
+        runs.append(m)
+        cell = lambda x: f"{x:.2f}" if x is not None else "-"
+        print(f"{m['state_bytes'] / 1e6:>9.0f}{m['rows'] / 1e6:>8.2f}{m['resident_bytes'] / 1e6:>8.0f}{m['ready']:>9.2f}"
+              f"{m['reading']:>11.2f}{m['durable']:>11.2f}{cell(m['complete']):>12}"
+              f"{cell(m['rate_meanwhile'] and m['rate_meanwhile'] / 1e3):>20}", flush=True)
+    print(f"median ready {statistics.median(m['ready'] for m in runs):.2f} s, "
+          f"durable {statistics.median(m['durable'] for m in runs):.2f} s")
+    with open(args.out, "w") as out:
+        json.dump(dict(gigabytes=args.gigabytes, parallelism=args.parallelism, memory=args.memory, runs=runs), out, indent=1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
