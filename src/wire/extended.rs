@@ -155,7 +155,11 @@ impl Connection {
         } else {
             match self.portals.get(name) {
                 Some(portal) => (portal.prepared.clone(), portal.formats.clone()),
-                None => return Ok(Err(no_portal(name))),
+                // A cursor is a portal that a statement has made.
+                None => match self.session.cursor_columns(name) {
+                    Ok(columns) => return self.describe_rows(&columns, &[]).map(Ok),
+                    Err(_) => return Ok(Err(no_portal(name))),
+                },
             }
         };
         match prepared.and_then(|prepared| prepared.columns.clone()) {
