@@ -58,7 +58,7 @@ impl Session {
             let db = self.db().clone();
             self.limits.run(db.wait_visible(self.last_dml)).await?;
         }
-        self.fix_snapshot();
+        self.fix_snapshot()?;
         let own = self.transaction.writes();
         let view = match self.transaction.snapshot() {
             Some(at) => View::of_snapshot(at, own),

@@ -56,7 +56,7 @@ impl Session {
         if self.last_dml > db.visible().dml_position {
             self.limits.run(db.wait_visible(self.last_dml)).await?;
         }
-        self.fix_snapshot();
+        self.fix_snapshot()?;
         match &self.transaction {
             Transaction::Open(Block { snapshot: Some(at), writes, .. }) => {
                 Ok(Some(View::of_snapshot(at, writes)))
@@ -69,16 +69,17 @@ impl Session {
     }
 
     /// What a block above READ COMMITTED reads is fixed by its first statement.
-    pub(super) fn fix_snapshot(&mut self) {
+    pub(super) fn fix_snapshot(&mut self) -> Result<(), SessionError> {
         if self.is_read_committed() {
-            return;
+            return Ok(());
         }
-        let now = self.db().visible();
+        let now = self.db().readable()?;
         if let Transaction::Open(block) = &mut self.transaction
             && block.explicit
         {
             block.snapshot.get_or_insert(now);
         }
+        Ok(())
     }
 
     /// Runs a plan to its end. The rows are held here, so they are bounded by the query's memory.

@@ -165,7 +165,9 @@ async fn a_sink_whose_log_is_full_is_paused_alone() {
         wait_for(&client, "SELECT n FROM n", &inserted.to_string()).await;
     }
     let error = value(&client, "SELECT error FROM weir_catalog.sinks").await;
-    assert!(!error.is_empty(), "it says why");
+    assert!(error.contains("sink.log_limit"), "{error}");
+    let alerts = "SELECT count(*) FROM weir_catalog.alerts WHERE rule = 'sink paused'";
+    assert_eq!(value(&client, alerts).await, "1");
     // Nothing more is logged; the others go on, through a crash too.
     run(&client, "INSERT INTO t VALUES (-1, 'not delivered')").await;
     run(&client, "CHECKPOINT").await;

@@ -26,7 +26,7 @@ pub const TABLE: SystemTable = SystemTable {
 };
 
 /// Why a sink is paused.
-const FULL: &str = "its log reached sink.log_limit: the target holds everything up to then; drop the sink and \
+pub(super) const FULL: &str = "its log reached sink.log_limit: the target holds everything up to then; drop the sink and \
                     create it again once the target takes what it is given";
 
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
