@@ -77,7 +77,9 @@ impl Connection {
     /// The same in the binary format.
     async fn copy_out_binary(&mut self, mut rows: ResultRows) -> io::Result<Result<String, SessionError>> {
         let formats = vec![Format::Binary; rows.schema.fields().len()];
-        self.put_data(copy_binary::write_head);
+        // In one message with the first row, or with the end, as clients expect it.
+        let mut head = BytesMut::new();
+        copy_binary::write_head(&mut head);
         let mut sent = 0u64;
         loop {
             let batch = match self.next_batch(&mut rows).await? {
@@ -90,12 +92,18 @@ impl Connection {
                 Err(error) => return Ok(Err(ServeError::from(error).into())),
             };
             for row in 0..encoder.rows() {
-                self.put_data(|out| encoder.write_tuple(row, out));
+                self.put_data(|out| {
+                    out.put(head.split());
+                    encoder.write_tuple(row, out);
+                });
                 self.writer.flush_if_full().await?;
             }
             sent += encoder.rows() as u64;
         }
-        self.put_data(copy_binary::write_end);
+        self.put_data(|out| {
+            out.put(head);
+            copy_binary::write_end(out);
+        });
         self.writer.put(&PgWireBackendMessage::CopyDone(CopyDone::new()))?;
         Ok(Ok(format!("COPY {sent}")))
     }

@@ -23,6 +23,9 @@ use weir_catalog::SqlState;
 /// The byte of Describe and Close that says it is about a prepared statement.
 const STATEMENT: u8 = b'S';
 
+/// json, uuid, jsonb.
+const TOLD_BY_COLUMN: [u32; 3] = [114, 2950, 3802];
+
 /// A bound statement.
 pub(super) struct Portal {
     /// `None`: an empty query.
@@ -86,7 +89,9 @@ impl Connection {
         }
         match statements.pop() {
             Some(parsed) => {
-                let types = oids.iter().map(|oid| arrow_type(*oid)).collect();
+                // A uuid or jsonb is text that its column tells apart: the statement says which.
+                let plain = |oid: &u32| arrow_type(*oid).filter(|_| !TOLD_BY_COLUMN.contains(oid));
+                let types = oids.iter().map(plain).collect();
                 let prepared = self.session.prepare(parsed, types)?;
                 self.session.store(name, prepared)
             }
