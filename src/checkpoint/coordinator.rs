@@ -91,6 +91,8 @@ pub struct Coordinator {
     filling: BTreeSet<JobId>,
     /// Whether the first barrier was injected.
     begun: bool,
+    /// The DML position that the last barrier carried.
+    carried: u64,
     now_us: i64,
 }
 
@@ -118,6 +120,7 @@ impl Coordinator {
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
             begun: false,
+            carried: start.restored_dml_position,
             now_us: start.now_us,
             start,
         };
@@ -133,7 +136,9 @@ impl Coordinator {
                 Ok(message) => self.receive(message),
                 Err(RecvTimeoutError::Timeout) => vec![Event::Time],
             };
-            if self.start.moved.swap(false, Ordering::AcqRel) {
+            // What was logged moves the dataflow with the next barrier: nobody else may do so.
+            let logged = (self.start.dml_position)() > self.carried;
+            if self.start.moved.swap(false, Ordering::AcqRel) || logged {
                 self.act(Event::Moved);
             }
             events.into_iter().for_each(|event| self.act(event));
@@ -225,6 +230,7 @@ impl Coordinator {
             mutation: None,
         };
         self.begun = true;
+        self.carried = barrier.dml_position;
         let request = if mutate { self.mutations.pop_front() } else { None };
         let mut removed = Vec::new();
         let mut mutation_done = None;

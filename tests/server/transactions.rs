@@ -1,6 +1,6 @@
 //! What drivers wrap around statements: savepoints, access modes, isolation, cursors, binary COPY.
 
-use crate::harness::{Weir, rows, run, value, words};
+use crate::harness::{Weir, rows, run, value, wait_for, words};
 use futures::{SinkExt, TryStreamExt};
 use tokio_postgres::Client;
 
@@ -30,6 +30,11 @@ async fn savepoints_take_back_a_part_of_a_block() {
     assert!(
         refused(&client, "SAVEPOINT a").await.starts_with("25P01: SAVEPOINT can only be used in transaction")
     );
+
+    // Others see what is committed without asking for it.
+    run(&client, "INSERT INTO t VALUES (5, 5)").await;
+    wait_for(&weir.connect().await, "SELECT count(*) FROM t", "1").await;
+    run(&client, "DELETE FROM t").await;
 
     // As drivers nest transactions.
     let mut outer = client.transaction().await.expect("begins");
