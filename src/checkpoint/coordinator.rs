@@ -136,8 +136,9 @@ impl Coordinator {
                 Ok(message) => self.receive(message),
                 Err(RecvTimeoutError::Timeout) => vec![Event::Time],
             };
-            // What was logged moves the dataflow with the next barrier: nobody else may do so.
-            let logged = (self.start.dml_position)() > self.carried;
+            // What was logged moves the dataflow with the next barrier: nobody else may do so. The
+            // first barrier brings the jobs that it is for.
+            let logged = self.begun && (self.start.dml_position)() > self.carried;
             if self.start.moved.swap(false, Ordering::AcqRel) || logged {
                 self.act(Event::Moved);
             }
