@@ -1,6 +1,9 @@
 //! A real server, real clients, real kills: the modules below, in one binary.
 
+mod auth;
+mod backfill;
 mod cold;
+mod create_sink;
 mod degraded;
 mod equivalence;
 mod exactly_once;
@@ -11,3 +14,4 @@ mod nexmark;
 mod protocol;
 mod psql;
 mod recovery;
+mod transactions;
