@@ -9,8 +9,8 @@
 //! run one at a time ([`super::commit`]).
 
 use crate::dml::log::Transaction as Logged;
-use crate::job::manager::{Database, Visible};
-use crate::serve::Overlay;
+use crate::job::manager::Database;
+use crate::serve::{Overlay, snapshot::ReadPoint};
 use crate::session::SessionError;
 use crate::session::settings::Settings;
 use crate::stream::ChangeBatch;
@@ -136,7 +136,7 @@ impl Overlay for Pending {
 #[derive(Clone)]
 pub struct View {
     /// A visible epoch.
-    pub at: Visible,
+    pub at: ReadPoint,
     /// What comes on top.
     pub pending: Arc<Pending>,
 }
@@ -149,12 +149,14 @@ impl View {
     /// The newest rows: all that is logged, and `own`.
     pub async fn newest(db: &Database, own: &[(ObjectId, ChangeBatch)]) -> Result<View, SessionError> {
         for attempt in 0..ATTEMPTS {
-            let at = db.readable()?;
+            let catalog = db.catalog();
+            let at = ReadPoint { catalog, visible: db.readable()? };
+            let visible = at.visible.dml_position;
             let newest = db.dml().position();
-            let logged = db.dml().range(at.dml_position, newest);
+            let logged = db.dml().range(visible, newest);
             // A tick between the two calls makes the log forget what is visible by then.
             // Positions have no gaps, so their number tells whether all are here.
-            if logged.len() as u64 == newest.saturating_sub(at.dml_position) {
+            if logged.len() as u64 == newest.saturating_sub(visible) {
                 return Ok(View { at, pending: Arc::new(Pending { logged, own: own.to_vec() }) });
             }
             if attempt > 2 {

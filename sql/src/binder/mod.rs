@@ -21,13 +21,17 @@ mod locate;
 pub mod names;
 pub mod optimize;
 mod options;
+mod places;
 mod query;
+mod replace;
 mod report;
 mod returning;
 mod rewrite;
+mod set_operations;
 mod subquery;
 pub mod types;
 mod unknown;
+mod using;
 mod view;
 
 pub use bound::{Bound, Create, Dml, DmlKind};

@@ -4,7 +4,7 @@ use super::column_name::MARK;
 use super::context::{Provider, relation_source};
 use super::rewrite;
 use super::types::canonical;
-use super::{BindContext, locate, optimize, report};
+use super::{BindContext, locate, optimize, report, using};
 use crate::error::SqlError;
 use crate::parser::Text;
 use arrow::datatypes::{Field, FieldRef};
@@ -67,7 +67,7 @@ fn planned(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result
     let plan = planner(provider)
         .sql_statement_to_plan_with_context(statement.clone(), &mut state)
         .map_err(report)?;
-    optimize::analyze(plan).map_err(report)
+    using::without_marks(plan).and_then(optimize::analyze).map_err(report)
 }
 
 /// DataFusion's SQL planner over a provider.

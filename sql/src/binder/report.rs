@@ -296,9 +296,12 @@ fn between<'a>(message: &'a str, start: &str, end: &str) -> Option<&'a str> {
     tail.split_once(end).map(|(found, _)| found)
 }
 
-/// A name without DataFusion's quotes and our marks.
+/// A name without DataFusion's quotes and our marks: behind a name, or a merged column's qualifier.
 fn plain(name: &str) -> &str {
-    name.split(MARK).next().unwrap_or(name).trim_matches('"')
+    match name.trim_matches('"').strip_prefix(MARK) {
+        Some(merged) => merged.rsplit_once('.').map_or(merged, |(_, column)| column).trim_matches('"'),
+        None => name.split(MARK).next().unwrap_or(name).trim_matches('"'),
+    }
 }
 
 /// A primary message: the first line, lower case, without DataFusion's prefixes and full stop.

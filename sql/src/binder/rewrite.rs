@@ -1,7 +1,7 @@
 //! Changes of a query's AST before DataFusion plans it: forms that it does not read, as forms that
 //! mean the same and that it does.
 
-use super::column_name;
+use super::{column_name, places, using};
 use crate::error::SqlError;
 use crate::parser::fold;
 use sqlparser::ast::{
@@ -36,10 +36,7 @@ impl VisitorMut for Rewriter {
         if !query.locks.is_empty() {
             query.locks.clear();
         }
-        if let Err(error) = refuse_multiset_operations(&query.body) {
-            return ControlFlow::Break(error);
-        }
-        match fetch_to_limit(query) {
+        match fetch_to_limit(query).and_then(|()| places::check_limits(query)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -48,6 +45,9 @@ impl VisitorMut for Rewriter {
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<SqlError> {
         if let ast::TableFactor::Table { sample: Some(_), .. } = factor {
             return ControlFlow::Break(SqlError::not_supported("TABLESAMPLE"));
+        }
+        if let ast::TableFactor::NestedJoin { table_with_joins, .. } = factor {
+            using::nest_inner(table_with_joins);
         }
         rewrite_factor(factor);
         ControlFlow::Continue(())
@@ -58,7 +58,14 @@ impl VisitorMut for Rewriter {
             let error = SqlError::not_supported("SELECT INTO").hint("Use INSERT INTO … SELECT.");
             return ControlFlow::Break(error);
         }
+        if let Err(error) = places::check_windows(select) {
+            return ControlFlow::Break(error);
+        }
+        using::qualify_grouped(select);
+        select.from.iter_mut().for_each(using::nest);
         column_name::name_items(select);
+        // Its break has no value.
+        let _ = select.projection.visit(&mut SeriesRows::default());
         ControlFlow::Continue(())
     }
 
@@ -78,14 +85,45 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// DataFusion takes INTERSECT ALL and EXCEPT ALL for semi and anti joins, which don't count rows.
-fn refuse_multiset_operations(body: &ast::SetExpr) -> Result<(), SqlError> {
-    let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
-    if *set_quantifier == ast::SetQuantifier::All && *op != ast::SetOperator::Union {
-        return Err(SqlError::not_supported(format!("{op} ALL")).hint(format!("Write {op}, without ALL.")));
+/// `generate_series(a, b)` among the items of a SELECT is `unnest(generate_series(a, b))`: a row for
+/// each element.
+#[derive(Default)]
+struct SeriesRows {
+    subqueries: usize,
+    unnests: usize,
+}
+
+fn is_call_of(expr: &Expr, name: &str) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    matches!(function.name.0.last(), Some(ObjectNamePart::Identifier(ident)) if fold(ident) == name)
+}
+
+impl VisitorMut for SeriesRows {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.subqueries += 1;
+        ControlFlow::Continue(())
     }
-    refuse_multiset_operations(left)?;
-    refuse_multiset_operations(right)
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.subqueries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.unnests += usize::from(is_call_of(expr, "unnest"));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.unnests -= usize::from(is_call_of(expr, "unnest"));
+        if self.subqueries == 0 && self.unnests == 0 && is_call_of(expr, "generate_series") {
+            let series = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
+            *expr = call("unnest", vec![series]);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// `generate_series(a, b) s` is `unnest(generate_series(a, b)) s`, and the alias of a function in
@@ -156,6 +194,11 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     let taken = |expr: &mut Expr| std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
     match expr {
         Expr::Collate { expr: inner, .. } => *expr = taken(inner),
+        Expr::Interval(interval) => {
+            if let Some(text) = interval_text(interval) {
+                *expr = cast_to_interval(text);
+            }
+        }
         Expr::Function(function) => match &mut function.args {
             FunctionArguments::Subquery(query) if is_array(&function.name) => {
                 *expr = array_of_query(query.clone())?;
@@ -247,6 +290,30 @@ fn plain_operator(symbol: &str) -> Option<BinaryOperator> {
         "!~~*" => BinaryOperator::PGNotILikeMatch,
         _ => return None,
     })
+}
+
+/// The text of `INTERVAL '1 day 02:03'`; of `INTERVAL '1' DAY` with the unit that a number has.
+fn interval_text(interval: &ast::Interval) -> Option<String> {
+    let Expr::Value(value) = interval.value.as_ref() else { return None };
+    let Value::SingleQuotedString(text) = &value.value else { return None };
+    let unit = match (&interval.last_field, &interval.leading_field) {
+        (Some(unit), _) | (None, Some(unit)) => unit,
+        (None, None) => return Some(text.clone()),
+    };
+    match text.trim().parse::<f64>() {
+        Ok(_) => Some(format!("{} {}", text.trim(), unit.to_string().to_lowercase())),
+        Err(_) => Some(text.clone()),
+    }
+}
+
+fn cast_to_interval(text: String) -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(text).with_empty_span())),
+        data_type: ast::DataType::Interval { fields: None, precision: None },
+        array: false,
+        format: None,
+    }
 }
 
 /// The n of `varchar(n)` and `char(n)`.
