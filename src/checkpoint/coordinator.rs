@@ -91,6 +91,8 @@ pub struct Coordinator {
     filling: BTreeSet<JobId>,
     /// Whether the first barrier was injected.
     begun: bool,
+    /// The DML position of the newest barrier.
+    injected_dml_position: u64,
     now_us: i64,
 }
 
@@ -118,6 +120,7 @@ impl Coordinator {
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
             begun: false,
+            injected_dml_position: 0,
             now_us: start.now_us,
             start,
         };
@@ -133,7 +136,9 @@ impl Coordinator {
                 Ok(message) => self.receive(message),
                 Err(RecvTimeoutError::Timeout) => vec![Event::Time],
             };
-            if self.start.moved.swap(false, Ordering::AcqRel) {
+            // What is logged is to become visible, whoever waits for it or not.
+            let logged = self.begun && (self.start.dml_position)() > self.injected_dml_position;
+            if self.start.moved.swap(false, Ordering::AcqRel) || logged {
                 self.act(Event::Moved);
             }
             events.into_iter().for_each(|event| self.act(event));
@@ -231,6 +236,7 @@ impl Coordinator {
             mutation: None,
         };
         self.begun = true;
+        self.injected_dml_position = barrier.dml_position;
         let request = if mutate { self.mutations.pop_front() } else { None };
         let mut removed = Vec::new();
         let mut mutation_done = None;

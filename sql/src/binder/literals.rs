@@ -7,6 +7,7 @@
 use super::common_type::{self, CommonType};
 use super::types::TYPE_KEY;
 use super::{arrays, report, set_operations};
+use crate::error::SqlError;
 use crate::functions::{error::external, type_name};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::config::ConfigOptions;
@@ -21,6 +22,7 @@ use datafusion_expr::{
 };
 use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
+use weir_catalog::SqlState;
 
 /// Runs before DataFusion's coercion.
 #[derive(Debug)]
@@ -118,6 +120,10 @@ fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         {
             Ok(cast(*expr, field.data_type()))
         }
+        Expr::Cast(cast) => {
+            check_cast(&cast.expr.get_type(schema)?, cast.field.data_type())?;
+            Ok(Expr::Cast(cast))
+        }
         Expr::BinaryExpr(binary) => retype_binary(binary, schema),
         Expr::Between(between) => {
             let known = known_type(&between.expr, schema);
@@ -138,6 +144,28 @@ fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::ScalarFunction(call) => retype_call(call, schema),
         other => Ok(other),
     }
+}
+
+/// `cannot cast type integer to date`: casts that the user wrote and PostgreSQL does not have.
+fn check_cast(from: &DataType, to: &DataType) -> Result<()> {
+    use DataType::{Binary, Boolean, Date32, Int32, Interval, Null, Time64, Timestamp};
+    let allowed = match (from, to) {
+        (from, to) if from == to || is_string(from) || is_string(to) || *from == Null => true,
+        (Boolean, to) => *to == Int32,
+        (from, Boolean) => *from == Int32,
+        (from, to) if from.is_numeric() => to.is_numeric(),
+        (Date32 | Timestamp(..), to) if to.is_numeric() => false,
+        (Time64(_) | Interval(_) | Binary, to) if to.is_numeric() => false,
+        (Date32, Time64(_) | Interval(_)) | (Timestamp(..), Interval(_)) => false,
+        (Time64(_) | Interval(_), Date32 | Timestamp(..)) => false,
+        (Binary, _) | (_, Binary) => false,
+        _ => true,
+    };
+    if allowed {
+        return Ok(());
+    }
+    let message = format!("cannot cast type {} to {}", type_name(from), type_name(to));
+    Err(external(SqlError::new(SqlState("42846"), message)))
 }
 
 /// COALESCE and its kin get their arguments typed, and are themselves again.

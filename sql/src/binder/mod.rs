@@ -6,6 +6,7 @@
 //! Binding reads the snapshot and nothing else, and changes nothing: what is to change is in the
 //! [`Bound`] that it gives.
 
+mod array_query;
 mod arrays;
 mod assign;
 pub mod bound;

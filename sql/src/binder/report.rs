@@ -32,7 +32,12 @@ impl From<DataFusionError> for SqlError {
 }
 
 fn described(error: &DataFusionError) -> SqlError {
-    match error.find_root() {
+    let root = error.find_root();
+    let text = root.to_string();
+    if text.contains("regex parse error") || text.contains("Regular expression did not compile") {
+        return SqlError::new(SqlState("2201B"), "invalid regular expression");
+    }
+    match root {
         DataFusionError::SchemaError(error, _) => schema_error(error),
         DataFusionError::Plan(message) => plan_error(message),
         DataFusionError::NotImplemented(message) => {
@@ -182,6 +187,10 @@ fn refused_place(first: &str) -> Option<SqlError> {
     }
     if begins("for select distinct, order by expressions") {
         let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        return Some(SqlError::new(SqlState("42P10"), message));
+    }
+    if begins("select distinct on expressions must match initial") {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
         return Some(SqlError::new(SqlState("42P10"), message));
     }
     if begins("aggregate function calls cannot be nested") {

@@ -31,7 +31,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use weir_catalog::SqlState;
 
-/// Plans the relations that [`nest`] has made.
+/// Plans the relations that [`nest_all`] has made.
 #[derive(Debug)]
 pub(super) struct UsingPlanner;
 
@@ -57,7 +57,13 @@ impl RelationPlanner for UsingPlanner {
                     }
                     _ => None,
                 };
-                let plan = merged(left, right, join_type, names)?;
+                let (qualifier, alias) = match alias {
+                    Some(alias) if alias.name.value.starts_with(MARK) => {
+                        (Some(TableReference::bare(alias.name.value)), None)
+                    }
+                    alias => (None, alias),
+                };
+                let plan = merged(left, right, join_type, names, qualifier)?;
                 let plan = if alias.is_some() { visible(plan)? } else { plan };
                 Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
             }
@@ -79,21 +85,71 @@ pub(super) fn nest_inner(from: &mut TableWithJoins) {
     }
 }
 
-/// Puts each join that merges columns, with all to the left of it, into a relation of its own.
-pub(super) fn nest(from: &mut TableWithJoins) {
-    let Some(last) = from.joins.iter().rposition(|join| merges(&join.join_operator)) else { return };
+/// Puts each join of a SELECT that merges columns, with all to the left of it, into a relation of its
+/// own, under a name by which WHERE and later join conditions mean the merged columns.
+pub(super) fn nest_all(select: &mut ast::Select, merges: &mut usize) {
+    select.from.iter_mut().for_each(|from| nest(from, merges));
+    let mut tables = HashMap::new();
+    for from in &select.from {
+        named_merges(&from.relation, &mut tables);
+    }
+    if tables.is_empty() {
+        return;
+    }
+    let mut qualifier = Qualifier { tables, depth: 0 };
+    // Its break is never taken.
+    let _ = select.selection.visit(&mut qualifier);
+    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+        let _ = join.join_operator.visit(&mut qualifier);
+    }
+}
+
+/// The same of what is in parentheses already: a single join stays as it is.
+pub(super) fn nest_inner(from: &mut TableWithJoins, merges: &mut usize) {
+    if !is_merging(from) {
+        nest(from, merges);
+    }
+}
+
+fn nest(from: &mut TableWithJoins, merges: &mut usize) {
+    let Some(last) = from.joins.iter().rposition(|join| merges_columns(&join.join_operator)) else { return };
     let after = from.joins.split_off(last + 1);
     let Some(join) = from.joins.pop() else { return };
     let mut left = TableWithJoins { relation: from.relation.clone(), joins: std::mem::take(&mut from.joins) };
-    nest(&mut left);
+    nest(&mut left, merges);
     // What is left of joins without USING needs a relation of its own too.
     let relation = match left.joins.is_empty() {
         true => left.relation,
         false => TableFactor::NestedJoin { table_with_joins: Box::new(left), alias: None },
     };
+    *merges += 1;
+    let name = Ident::with_quote('"', format!("{MARK}{merges}"));
+    let alias = ast::TableAlias { explicit: true, name, columns: Vec::new(), at: None };
     let inner = TableWithJoins { relation, joins: vec![join] };
-    from.relation = TableFactor::NestedJoin { table_with_joins: Box::new(inner), alias: None };
+    from.relation = TableFactor::NestedJoin { table_with_joins: Box::new(inner), alias: Some(alias) };
     from.joins = after;
+}
+
+/// The merged columns of a relation, by the name of their join: the outermost one's.
+fn named_merges(relation: &TableFactor, tables: &mut HashMap<String, Ident>) {
+    let TableFactor::NestedJoin { table_with_joins, alias } = relation else { return };
+    let named = alias.as_ref().map(|alias| &alias.name);
+    if named.is_some_and(|name| !name.value.starts_with(MARK)) {
+        return;
+    }
+    for join in &table_with_joins.joins {
+        if let (Some(name), Some((_, ast::JoinConstraint::Using(columns)))) =
+            (named, join_parts(&join.join_operator))
+        {
+            for column in columns {
+                if let [ast::ObjectNamePart::Identifier(ident)] = column.0.as_slice() {
+                    tables.entry(fold(ident)).or_insert_with(|| name.clone());
+                }
+            }
+        }
+    }
+    named_merges(&table_with_joins.relation, tables);
+    table_with_joins.joins.iter().for_each(|join| named_merges(&join.relation, tables));
 }
 
 /// Names the table of merged columns where rows are grouped: by the column of a table, PostgreSQL
@@ -171,10 +227,10 @@ impl VisitorMut for Qualifier {
 }
 
 fn is_merging(from: &TableWithJoins) -> bool {
-    matches!(from.joins.as_slice(), [join] if merges(&join.join_operator))
+    matches!(from.joins.as_slice(), [join] if merges_columns(&join.join_operator))
 }
 
-fn merges(operator: &ast::JoinOperator) -> bool {
+fn merges_columns(operator: &ast::JoinOperator) -> bool {
     let constraint = join_parts(operator).map(|(_, constraint)| constraint);
     matches!(constraint, Some(ast::JoinConstraint::Using(_) | ast::JoinConstraint::Natural))
 }
@@ -218,6 +274,7 @@ fn merged(
     right: LogicalPlan,
     join_type: JoinType,
     names: Option<Vec<String>>,
+    qualifier: Option<TableReference>,
 ) -> Result<LogicalPlan> {
     let names = names.unwrap_or_else(|| common_names(left.schema(), right.schema()));
     let pairs = pairs(left.schema(), right.schema(), names)?;
@@ -228,7 +285,7 @@ fn merged(
     if pairs.is_empty() {
         return Ok(join);
     }
-    let qualifier = qualifier_of(join.schema());
+    let qualifier = qualifier.unwrap_or_else(|| qualifier_of(join.schema()));
     let mut exprs: Vec<Expr> =
         pairs.iter().map(|pair| pair.merged(join_type, &qualifier)).collect::<Result<_>>()?;
     let again = |c: &Column| is_mark(c) && pairs.iter().any(|pair| pair.name == c.name);

@@ -102,31 +102,35 @@ impl Pattern {
         Ok(Element::Point)
     }
 
+    fn nine(&mut self) -> Element {
+        if self.multi {
+            self.multiplied += 1;
+        } else if self.decimal {
+            self.after += 1;
+        } else {
+            self.before += 1;
+        }
+        Element::Nine
+    }
+
+    fn zero(&mut self) -> Element {
+        if !self.zero && !self.decimal {
+            self.zero = true;
+            self.zero_start = self.before + 1;
+        }
+        if self.decimal {
+            self.after += 1;
+        } else {
+            self.before += 1;
+        }
+        self.zero_end = self.before + self.after;
+        Element::Zero
+    }
+
     fn word(&mut self, word: &str, upper: bool) -> Result<Element> {
         Ok(match word {
-            "9" => {
-                if self.multi {
-                    self.multiplied += 1;
-                } else if self.decimal {
-                    self.after += 1;
-                } else {
-                    self.before += 1;
-                }
-                Element::Nine
-            }
-            "0" => {
-                if !self.zero && !self.decimal {
-                    self.zero = true;
-                    self.zero_start = self.before + 1;
-                }
-                if self.decimal {
-                    self.after += 1;
-                } else {
-                    self.before += 1;
-                }
-                self.zero_end = self.before + self.after;
-                Element::Zero
-            }
+            "9" => self.nine(),
+            "0" => self.zero(),
             "D" => self.point()?,
             "G" => Element::Group,
             "S" => {
