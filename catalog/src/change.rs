@@ -3,7 +3,8 @@
 use crate::error::CatalogError;
 use crate::id::ObjectId;
 use crate::name::ObjectName;
-use crate::object::{Object, ObjectState};
+use crate::object::{Object, ObjectBody, ObjectState};
+use crate::relation::View;
 use crate::snapshot::CatalogSnapshot;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub enum CatalogChange {
     Drop(ObjectId),
     /// Gives an object another name.
     Rename(ObjectId, ObjectName),
+    /// Gives a plain view another query, and with it the definition.
+    Redefine(ObjectId, View, String),
     /// Sets or clears a comment.
     Comment(ObjectId, Option<String>),
     /// A sink's job ends; what it logged is still delivered.
@@ -65,6 +68,13 @@ impl CatalogSnapshot {
                 self.require_schema(&name.schema)?;
                 let name = name.clone();
                 next.update(*id, |o| o.name = name)?;
+            }
+            CatalogChange::Redefine(id, view, definition) => {
+                let (view, definition) = (view.clone(), definition.clone());
+                next.update(*id, |o| {
+                    o.body = ObjectBody::View(view);
+                    o.definition = definition;
+                })?;
             }
             CatalogChange::Comment(id, comment) => {
                 let comment = comment.clone();

@@ -14,17 +14,19 @@ impl CatalogSnapshot {
     /// `id` and everything that reads it, directly or not, readers before what they read:
     /// the order to drop in.
     pub fn cascade(&self, id: ObjectId) -> Vec<ObjectId> {
-        let mut found = vec![id];
-        let mut next = 0;
-        while next < found.len() {
-            for reader in self.dependants(found[next]) {
-                found.retain(|f| *f != reader.id);
-                found.push(reader.id);
-            }
-            next += 1;
+        let mut order = Vec::new();
+        self.readers_first(id, &mut order);
+        order
+    }
+
+    /// Adds `id` behind all that reads it. A view that was redefined may be older than what it reads.
+    fn readers_first(&self, id: ObjectId, order: &mut Vec<ObjectId>) {
+        if order.contains(&id) {
+            return;
         }
-        // An object is created after what it reads, so descending ids put readers first.
-        found.sort_unstable_by(|a, b| b.cmp(a));
-        found
+        for reader in self.dependants(id).iter().rev() {
+            self.readers_first(reader.id, order);
+        }
+        order.push(id);
     }
 }

@@ -1,17 +1,23 @@
-//! What could not be decoded, kept: the rows of `weir_catalog.dead_letters`.
+//! What could not be decoded or evaluated, kept: the rows of `weir_catalog.dead_letters`.
 //!
 //! They are state like any other: written at the barrier of the epoch in which they were read,
-//! keyed by where they came from, so that reading the same message again adds nothing.
+//! keyed by where they came from, so that reading the same message again adds nothing. Of a view
+//! the "source" is the view, the split the operator whose expression failed, and the payload the
+//! row, as JSON.
 
 use super::source::DeadLetter;
+use crate::formats::encode::json_line;
 use crate::state::table::TableLayout;
 use crate::stream::Epoch;
 use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
 use std::sync::Arc;
+use weir_catalog::ClientError;
 use weir_catalog::ObjectId;
 use weir_catalog::relation::RowKey;
+use weir_sql::SqlError;
 
 /// The built-in relation that holds them.
 pub const RELATION: ObjectId = ObjectId(1);
@@ -38,6 +44,27 @@ pub fn schema() -> SchemaRef {
         Field::new("reason", DataType::Utf8, false),
         Field::new("payload", DataType::Binary, true),
     ]))
+}
+
+/// A row (of one) as a dead letter's payload: a JSON object.
+pub fn payload(row: &RecordBatch) -> Vec<u8> {
+    let mut line = json_line(row).unwrap_or_default();
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    line
+}
+
+/// Why an expression failed, as a client would be told: `22012: division by zero`.
+pub fn reason(error: &DataFusionError) -> String {
+    match weir_sql::functions::error::sql_error(error) {
+        Some(error) => reason_of(&error),
+        None => error.strip_backtrace(),
+    }
+}
+
+fn reason_of(error: &SqlError) -> String {
+    format!("{}: {error}", error.sql_state().0)
 }
 
 /// The rows of `letters` that the source `id`, named `source`, read in `epoch`.

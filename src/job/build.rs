@@ -6,7 +6,9 @@ use crate::connectors::source::{Source, Waker};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::operator::Operator;
 use crate::operators::backfill::{Backfill, BackfillSpec};
+use crate::operators::expand::Expand;
 use crate::operators::expr::ErrorCounter;
+use crate::operators::failures::{Failures, Origin};
 use crate::operators::filter::Filter;
 use crate::operators::project::Project;
 use crate::operators::source::SourceShared;
@@ -25,6 +27,8 @@ use weir_sql::plan::{PlanNode, PlanOp};
 pub struct BuildContext {
     /// The job.
     pub job: JobId,
+    /// The name of what it fills.
+    pub name: Arc<str>,
     /// The actor's index in its fragment.
     pub actor: usize,
     /// The actor's vnodes.
@@ -43,6 +47,14 @@ pub struct BuildContext {
     pub sources: Lookup<OpenSource>,
 }
 
+impl BuildContext {
+    /// What takes the failing rows of the operator of plan node `node`.
+    pub fn failures(&self, node: u32) -> Failures {
+        let origin = Origin { job: self.job, name: self.name.clone(), operator: (node, self.actor) };
+        Failures::new(self.errors.clone(), origin)
+    }
+}
+
 /// Finds what belongs to an object.
 pub type Lookup<T> = Arc<dyn Fn(ObjectId) -> Result<T, JobError> + Send + Sync>;
 
@@ -54,7 +66,7 @@ fn table_count(node: &PlanNode) -> Result<usize, JobError> {
     Ok(match &node.op {
         PlanOp::Aggregate { calls, .. } => super::build_stateful::aggregate_tables(node, calls)?,
         PlanOp::Join { .. } => 2,
-        PlanOp::TopN { .. } => 1,
+        PlanOp::TopN { .. } | PlanOp::Over { .. } => 1,
         _ => 0,
     })
 }
@@ -92,7 +104,7 @@ pub fn operator(fragment_node: &FragmentNode, context: &BuildContext) -> Result<
     let node = &fragment_node.node;
     let inputs = &fragment_node.inputs;
     let schema = node.schema.clone();
-    let errors = || context.errors.clone();
+    let failures = || context.failures(node.id);
     let tables = context.tables.get(&node.id).map_or(&[][..], Vec::as_slice);
     Ok(match &node.op {
         PlanOp::Source { source, columns } => {
@@ -119,13 +131,15 @@ pub fn operator(fragment_node: &FragmentNode, context: &BuildContext) -> Result<
             let rows = if context.actor == 0 { rows.clone() } else { rows.slice(0, 0) };
             Box::new(Values::new(rows))
         }
-        PlanOp::Filter { predicate } => Box::new(Filter::new(predicate.clone(), errors())),
-        PlanOp::Project { exprs } => Box::new(Project::new(exprs.clone(), schema, errors())),
+        PlanOp::Filter { predicate } => Box::new(Filter::new(predicate.clone(), failures())),
+        PlanOp::Project { exprs } => Box::new(Project::new(exprs.clone(), schema, failures())),
+        PlanOp::Expand { projections } => Box::new(Expand::new(projections.clone(), schema, failures())),
         PlanOp::Union => Box::new(Union::new(inputs.len(), schema)),
         PlanOp::Window { kind, time } => Box::new(Window::new(*kind, *time, schema)),
         PlanOp::Aggregate { .. } => super::build_stateful::aggregate(node, inputs, tables, context)?,
         PlanOp::Join { .. } => super::build_stateful::join(node, inputs, tables, context)?,
         PlanOp::TopN { .. } => super::build_stateful::top_n(node, inputs, tables)?,
+        PlanOp::Over { .. } => super::build_stateful::over(node, inputs, tables, context)?,
         PlanOp::Exchange { .. } => {
             return Err(JobError::internal("an exchange is a cut between fragments, not an operator"));
         }

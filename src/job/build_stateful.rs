@@ -6,6 +6,7 @@ use super::manager::JobError;
 use crate::dataflow::operator::Operator;
 use crate::operators::aggregate::Aggregate;
 use crate::operators::join::{HashJoin, JoinInput, JoinSpec};
+use crate::operators::over::Over;
 use crate::operators::top_n::{TopN, TopNSpec};
 use crate::operators::top_one::TopOne;
 use weir_catalog::TableId;
@@ -35,7 +36,7 @@ pub fn join(
         residual: residual.clone(),
         schema: node.schema.clone(),
     };
-    Ok(Box::new(HashJoin::new(spec, context.errors.clone())))
+    Ok(Box::new(HashJoin::new(spec, context.failures(node.id))))
 }
 
 /// A top-n; the last or best row of each group has an operator of its own.
@@ -60,6 +61,31 @@ pub fn top_n(
     };
     let one = spec.append_only && spec.limit == Some(1) && spec.offset == 0 && !spec.rank;
     Ok(if one { Box::new(TopOne::new(spec)) } else { Box::new(TopN::new(spec)) })
+}
+
+/// Window functions.
+pub fn over(
+    node: &PlanNode,
+    inputs: &[NodeInput],
+    tables: &[TableId],
+    context: &BuildContext,
+) -> Result<Box<dyn Operator>, JobError> {
+    let PlanOp::Over { group, order, calls } = &node.op else {
+        return Err(JobError::internal("window functions are built from an over node"));
+    };
+    let spec = TopNSpec {
+        input: inputs[0].schema.clone(),
+        group: group.clone(),
+        order: order.clone(),
+        offset: 0,
+        limit: None,
+        rank: false,
+        append_only: inputs[0].properties.append_only,
+        table: tables[0],
+        schema: inputs[0].schema.clone(),
+    };
+    let over = Over::new(spec, calls, &node.schema, context.errors.clone());
+    Ok(Box::new(over.map_err(JobError::from_operator)?))
 }
 
 /// How many internal tables an aggregate needs.

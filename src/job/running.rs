@@ -264,10 +264,12 @@ impl Running {
         let open: HashMap<ObjectId, OpenSource> =
             jobs.iter().filter_map(|(id, j)| j.source.clone().map(|s| (*id, s))).collect();
         let open = Arc::new(open);
+        let name: Arc<str> = spec.object.name.to_string().into();
         let context = |actor: usize, vnodes, waker| {
             let open = open.clone();
             BuildContext {
                 job: id,
+                name: name.clone(),
                 actor,
                 vnodes,
                 tables: tables.clone(),

@@ -3,9 +3,11 @@
 //! Linear, so it needs no state: the change of the result is the filtered change. A row for which
 //! the predicate fails is not kept, and counted (see [`super::expr`]).
 
-use super::expr::{ErrorCounter, evaluate_predicate};
+use super::expr::evaluate_predicate;
+use super::failures::Failures;
+use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Progress};
-use crate::stream::{ChangeBatch, Watermark};
+use crate::stream::{Barrier, ChangeBatch, Watermark};
 use datafusion::physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
@@ -13,13 +15,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Filter {
     predicate: Arc<dyn PhysicalExpr>,
-    errors: ErrorCounter,
+    failures: Failures,
 }
 
 impl Filter {
-    /// Keeps what `predicate` is true of; rows for which it fails count in `errors`.
-    pub fn new(predicate: Arc<dyn PhysicalExpr>, errors: ErrorCounter) -> Self {
-        Self { predicate, errors }
+    /// Keeps what `predicate` is true of; rows for which it fails go to `failures`.
+    pub fn new(predicate: Arc<dyn PhysicalExpr>, failures: Failures) -> Self {
+        Self { predicate, failures }
     }
 }
 
@@ -34,7 +36,8 @@ impl Operator for Filter {
         batch: ChangeBatch,
         out: &mut Output,
     ) -> Result<Progress, OperatorError> {
-        let keep = evaluate_predicate(&self.predicate, batch.rows(), &self.errors)?;
+        let keep =
+            evaluate_predicate(&self.predicate, batch.rows(), &|row| batch.diff(row) > 0, &self.failures)?;
         match keep.true_count() {
             0 => {}
             all if all == batch.num_rows() => out.push(batch),
@@ -52,6 +55,10 @@ impl Operator for Filter {
         out.push_watermark(watermark);
         Ok(Progress::Done)
     }
+
+    fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        self.failures.seal(barrier, sealed)
+    }
 }
 
 #[cfg(test)]
@@ -68,7 +75,7 @@ mod tests {
         let column = col("v", &input).unwrap();
         let predicate = binary(column, BinaryOperator::Gt, lit(2i64), &input).unwrap();
         check(
-            &|| Box::new(Filter::new(Arc::clone(&predicate), ErrorCounter::default())),
+            &|| Box::new(Filter::new(Arc::clone(&predicate), Failures::default())),
             &[input],
             "+1 a 3
              +1 a 2

@@ -16,7 +16,8 @@
 //! **Invariant:** a row with NULL in its key matches nothing and is not kept, except where NULLs
 //! are equal or the join asks about them (NOT IN).
 
-use super::expr::{ErrorCounter, nullable};
+use super::expr::nullable;
+use super::failures::Failures;
 use super::join_residual::Residual;
 use super::join_side::{JoinSide, SideSpec, stored_schema};
 use super::join_work::Work;
@@ -97,8 +98,8 @@ pub(super) fn gives_pairs(kind: JoinKind) -> bool {
 }
 
 impl HashJoin {
-    /// An empty join; rows for which the residual fails count in `errors`.
-    pub fn new(spec: JoinSpec, errors: ErrorCounter) -> Self {
+    /// An empty join; pairs for which the residual fails go to `failures`.
+    pub fn new(spec: JoinSpec, failures: Failures) -> Self {
         let JoinSpec { kind, inputs, null_equal, residual, schema } = spec;
         assert!(
             kind != JoinKind::NullAwareAnti || (inputs[0].keys.len() == 1 && residual.is_none()),
@@ -110,7 +111,7 @@ impl HashJoin {
         assert_eq!(types[0], types[1], "the planner gives both keys the same types");
         let null_keys = null_equal || kind == JoinKind::NullAwareAnti;
         let [left, right] = &inputs;
-        let residual = residual.map(|r| Residual::new(r, [&left.schema, &right.schema], errors));
+        let residual = residual.map(|r| Residual::new(r, [&left.schema, &right.schema], failures));
         let specs = [0, 1].map(|side| side_spec(kind, side, &inputs[side], residual.as_ref(), null_keys));
         let residual = residual.map(|r| r.over([&specs[0].stored, &specs[1].stored]));
         let [left, right] = specs.map(JoinSide::new);
@@ -288,7 +289,7 @@ impl Operator for HashJoin {
                 side.seal(barrier.epoch, &mut sealed.runs)?;
             }
         }
-        Ok(())
+        self.residual.as_ref().map_or(Ok(()), |residual| residual.failures().seal(barrier, sealed))
     }
 
     fn memory(&self) -> usize {

@@ -1,9 +1,10 @@
 //! Residual: what else must be true of a pair of rows whose keys match.
 //!
 //! Evaluated over whole columns of candidate pairs, of the columns that it reads only. A pair for
-//! which it fails does not match, and is counted (see [`super::expr`]).
+//! which it fails does not match, and is counted and kept (see [`super::failures`]).
 
-use super::expr::{ErrorCounter, evaluate_predicate};
+use super::expr::{Appears, evaluate_predicate};
+use super::failures::Failures;
 use crate::dataflow::operator::OperatorError;
 use crate::stream::builder::batch_of;
 use arrow::array::{ArrayRef, BooleanArray};
@@ -24,12 +25,12 @@ pub struct Residual {
     reads: [Vec<usize>; 2],
     /// By side: the same, as ordinals of the columns that the side keeps.
     kept: [Vec<usize>; 2],
-    errors: ErrorCounter,
+    failures: Failures,
 }
 
 impl Residual {
     /// `predicate` over all columns of the left input, then all of the right one.
-    pub fn new(predicate: Arc<dyn PhysicalExpr>, inputs: [&SchemaRef; 2], errors: ErrorCounter) -> Self {
+    pub fn new(predicate: Arc<dyn PhysicalExpr>, inputs: [&SchemaRef; 2], failures: Failures) -> Self {
         let left = inputs[0].fields().len();
         let mut columns: Vec<usize> = collect_columns(&predicate).iter().map(Column::index).collect();
         columns.sort_unstable();
@@ -52,7 +53,7 @@ impl Residual {
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         let (of_left, of_right): (Vec<usize>, Vec<usize>) = columns.into_iter().partition(|c| *c < left);
         let reads = [of_left, of_right.into_iter().map(|c| c - left).collect()];
-        Self { predicate, schema: super::expr::nullable(&schema), kept: reads.clone(), reads, errors }
+        Self { predicate, schema: super::expr::nullable(&schema), kept: reads.clone(), reads, failures }
     }
 
     /// Sides keep these columns of their inputs.
@@ -74,10 +75,20 @@ impl Residual {
         &self.kept[side]
     }
 
+    /// What failed since the last barrier.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
     /// Which pairs match. `columns` are, by side, the columns read, a row a pair.
-    pub fn evaluate(&self, columns: [Vec<ArrayRef>; 2], pairs: usize) -> Result<BooleanArray, OperatorError> {
+    pub fn evaluate(
+        &self,
+        columns: [Vec<ArrayRef>; 2],
+        pairs: usize,
+        appears: Appears<'_>,
+    ) -> Result<BooleanArray, OperatorError> {
         let [left, right] = columns;
         let rows = batch_of(&self.schema, left.into_iter().chain(right).collect(), pairs)?;
-        evaluate_predicate(&self.predicate, &rows, &self.errors)
+        evaluate_predicate(&self.predicate, &rows, appears, &self.failures)
     }
 }

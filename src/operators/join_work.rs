@@ -4,6 +4,7 @@
 //!   Pairs ──> Alone ──> Flips ──> done        each in pieces; between two pieces the output may be full
 //! ```
 
+use super::expr::Appears;
 use super::join::{HashJoin, alone, gives_pairs};
 use super::join_side::{JoinSide, pick};
 use super::row_arena::{NO_ROW, RowId};
@@ -198,7 +199,8 @@ impl HashJoin {
         if rows.is_empty() {
             return Ok(0);
         }
-        if let Some(keep) = self.matching(work.side, work.batch.rows().columns(), &rows, &ids)? {
+        let (columns, appears) = (work.batch.rows().columns(), |row| work.batch.diff(row) > 0);
+        if let Some(keep) = self.matching(work.side, columns, &appears, &rows, &ids)? {
             let mut kept = keep.iter();
             rows.retain(|_| kept.next() == Some(true));
             let mut kept = keep.iter();
@@ -216,6 +218,7 @@ impl HashJoin {
         &self,
         side: usize,
         columns: &[ArrayRef],
+        appears: Appears<'_>,
         rows: &[u32],
         ids: &[RowId],
     ) -> Result<Option<BooleanBuffer>, OperatorError> {
@@ -225,7 +228,7 @@ impl HashJoin {
             residual.reads(side).iter().map(|c| take(&columns[*c], &indices, None)).collect();
         let other = self.sides[1 - side].arena.gather(ids, residual.kept(1 - side))?;
         let both = if side == 0 { [own?, other] } else { [other, own?] };
-        let keep = residual.evaluate(both, rows.len())?;
+        let keep = residual.evaluate(both, rows.len(), &|pair| appears(rows[pair] as usize))?;
         Ok(Some(match keep.nulls() {
             Some(nulls) => keep.values() & nulls.inner(),
             None => keep.values().clone(),
@@ -445,7 +448,7 @@ impl HashJoin {
         while cursor.row < rows {
             let (mut pair_rows, mut ids) = (Vec::new(), Vec::new());
             candidates(other, &heads, &mut cursor, self.piece_rows, &mut pair_rows, &mut ids);
-            let keep = self.matching(side, columns, &pair_rows, &ids)?;
+            let keep = self.matching(side, columns, &|_| false, &pair_rows, &ids)?;
             for (i, (row, id)) in pair_rows.iter().zip(&ids).enumerate() {
                 if keep.as_ref().is_none_or(|k| k.value(i)) {
                     matched[*row as usize] += other.count(*id);

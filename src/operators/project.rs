@@ -3,9 +3,11 @@
 //! Linear, so it needs no state. A watermark goes on for every output column that is the input
 //! column itself.
 
-use super::expr::{ErrorCounter, evaluate_all, nullable};
+use super::expr::{evaluate_all, nullable};
+use super::failures::Failures;
+use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Progress};
-use crate::stream::{ChangeBatch, Watermark};
+use crate::stream::{Barrier, ChangeBatch, Watermark};
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -16,14 +18,14 @@ use std::sync::Arc;
 pub struct Project {
     exprs: Vec<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
-    errors: ErrorCounter,
+    failures: Failures,
 }
 
 impl Project {
-    /// Computes `exprs` as the columns of `schema`; rows for which one fails count in `errors`.
-    pub fn new(exprs: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef, errors: ErrorCounter) -> Self {
+    /// Computes `exprs` as the columns of `schema`; rows for which one fails go to `failures`.
+    pub fn new(exprs: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef, failures: Failures) -> Self {
         assert_eq!(exprs.len(), schema.fields().len(), "an expression for each column");
-        Self { exprs, schema: nullable(&schema), errors }
+        Self { exprs, schema: nullable(&schema), failures }
     }
 }
 
@@ -38,7 +40,13 @@ impl Operator for Project {
         batch: ChangeBatch,
         out: &mut Output,
     ) -> Result<Progress, OperatorError> {
-        let rows = evaluate_all(&self.exprs, batch.rows(), &self.schema, &self.errors)?;
+        let rows = evaluate_all(
+            &self.exprs,
+            batch.rows(),
+            &|row| batch.diff(row) > 0,
+            &self.schema,
+            &self.failures,
+        )?;
         out.push(batch.with_rows(rows));
         Ok(Progress::Done)
     }
@@ -56,6 +64,10 @@ impl Operator for Project {
             }
         }
         Ok(Progress::Done)
+    }
+
+    fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        self.failures.seal(barrier, sealed)
     }
 }
 
@@ -82,7 +94,7 @@ mod tests {
         check(
             &|| {
                 let exprs = vec![Arc::clone(&b), Arc::clone(&quotient), Arc::clone(&b), lit("x")];
-                Box::new(Project::new(exprs, output.clone(), ErrorCounter::default()))
+                Box::new(Project::new(exprs, output.clone(), Failures::default()))
             },
             std::slice::from_ref(&input),
             "+1 3 1

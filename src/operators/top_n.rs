@@ -99,16 +99,16 @@ pub(super) struct Group {
     /// The interval in which it last changed.
     changed: u32,
     /// What the window was at the last barrier, if the group changed since.
-    before: Option<Window>,
+    pub(super) before: Option<Window>,
 }
 
 /// A row to be said.
 #[derive(Debug)]
-struct Say {
-    group: u32,
-    row: Arc<[u8]>,
-    diff: i64,
-    rank: i64,
+pub(super) struct Say {
+    pub(super) group: u32,
+    pub(super) row: Arc<[u8]>,
+    pub(super) diff: i64,
+    pub(super) rank: i64,
 }
 
 /// Per group the rows of a window in an order.
@@ -137,7 +137,7 @@ pub struct TopN {
     hand: usize,
     pub(super) bytes: usize,
     /// Groups changed since the last barrier.
-    dirty: VecDeque<u32>,
+    pub(super) dirty: VecDeque<u32>,
     saying: VecDeque<Say>,
     /// Changes of the rows kept, since the last checkpoint.
     log: Vec<Logged>,
@@ -318,7 +318,7 @@ impl TopN {
     }
 
     /// Rows to be said as a batch.
-    fn decode(&self, rows: &[Say]) -> Result<ChangeBatch, OperatorError> {
+    pub(super) fn decode(&self, rows: &[Say]) -> Result<ChangeBatch, OperatorError> {
         let groups = self.group_codec.decode(rows.iter().map(|say| &*self.groups[say.group as usize].key))?;
         let others = self.row_codec.decode(rows.iter().map(|say| &*say.row))?;
         let column = |c: usize| match self.spec.group.iter().position(|g| *g == c) {

@@ -1,11 +1,15 @@
 //! A top-n's rows come and go: what is written at a checkpoint, what is read back when a cold group
-//! is wanted, and groups forgotten when they are empty or memory is short.
+//! is wanted or by window functions over it, and groups forgotten when they are empty or memory is
+//! short.
 
-use super::top_n::{Group, ROW_OVERHEAD, TopN};
+use super::top_n::{Group, ROW_OVERHEAD, Say, TopN};
+use super::top_n_window::{Row, Window, window};
+use crate::dataflow::operator::OperatorError;
 use crate::state::StateError;
 use crate::state::store::WriteOp;
 use crate::state::table::decode_count;
 use crate::state::writes::RunWriter;
+use arrow::array::RecordBatch;
 use hashbrown::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -39,6 +43,21 @@ pub(super) fn write_log(log: &[Logged], runs: &mut RunWriter) {
 }
 
 impl TopN {
+    /// A group that changed since the last barrier, with what its window was and is.
+    pub(super) fn take_changed(&mut self) -> Option<(u32, Window, Window)> {
+        let index = self.dirty.pop_front()?;
+        let group = &mut self.groups[index as usize];
+        let before = group.before.take().unwrap_or_default();
+        Some((index, before, window(&group.rows, self.spec.offset, self.spec.limit)))
+    }
+
+    /// The rows of a group's window, in order, each as often as it lies there.
+    pub(super) fn rows_of(&self, group: u32, window: &Window) -> Result<RecordBatch, OperatorError> {
+        let say = |row: &Row| Say { group, row: row.clone(), diff: 1, rank: 0 };
+        let rows = window.iter().flat_map(|(row, n)| std::iter::repeat_with(|| say(row)).take(*n as usize));
+        Ok(self.decode(&rows.collect::<Vec<_>>())?.rows().clone())
+    }
+
     pub(super) fn load(&mut self, group: u32, row: &[u8], value: &[u8]) -> Result<(), StateError> {
         let count = decode_count(value)?;
         let group = &mut self.groups[group as usize];

@@ -115,6 +115,8 @@ impl From<DataFusionError> for ServeError {
                     Self::of_client_error(&known)
                 } else if let Some(arrow) = inner.downcast_ref::<ArrowError>() {
                     of_arrow(arrow)
+                } else if inner.to_string().contains("regex parse error") {
+                    Self::new(SqlState("2201B"), "invalid regular expression")
                 } else {
                     Self::new(SqlState::INTERNAL_ERROR, inner.to_string())
                 }
@@ -125,6 +127,10 @@ impl From<DataFusionError> for ServeError {
                     .with_detail(format!("{}.", reason.trim_end_matches('.')))
                     .with_hint("Raise query.memory_limit, or have a materialized view keep the result.")
             }
+            DataFusionError::NotImplemented(what) if names_subquery(what) => {
+                Self::new(SqlState::FEATURE_NOT_SUPPORTED, "this correlated subquery is not supported")
+                    .with_hint("Write it as a join.")
+            }
             DataFusionError::NotImplemented(what) => Self::new(SqlState::FEATURE_NOT_SUPPORTED, lower(what)),
             DataFusionError::SchemaError(schema, _) => of_schema(schema),
             DataFusionError::Plan(message) => Self::new(SqlState::DATATYPE_MISMATCH, lower(message)),
@@ -133,6 +139,13 @@ impl From<DataFusionError> for ServeError {
             other => Self::new(SqlState::INTERNAL_ERROR, lower(&other.strip_backtrace())),
         }
     }
+}
+
+/// Whether what can't be planned is what is left of a subquery.
+fn names_subquery(what: &str) -> bool {
+    ["OuterReferenceColumn", "logical expression Exists", "logical expression InSubquery"]
+        .iter()
+        .any(|expression| what.contains(expression))
 }
 
 impl From<ArrowError> for ServeError {

@@ -7,7 +7,7 @@
 //! ```
 //! Dropping the stream ends the query.
 
-use super::snapshot::QuerySnapshot;
+use super::snapshot::{QuerySnapshot, ReadPoint};
 use super::window::WindowQueryPlanner;
 use super::{QueryOptions, ServeContext, ServeError};
 use crate::config::Config;
@@ -137,10 +137,8 @@ impl ServeContext {
         options: QueryOptions,
     ) -> Result<SendableRecordBatchStream, ServeError> {
         METRICS.queries.inc();
-        // The catalog first: an index that it shows as created is filled in the epoch.
-        let catalog = self.db.catalog();
-        let visible = options.at.unwrap_or_else(|| self.db.visible());
-        let snapshot = QuerySnapshot::new(catalog, visible, options.overlay);
+        let at = options.at.unwrap_or_else(|| ReadPoint::newest(&self.db));
+        let snapshot = QuerySnapshot::new(at, self.db.catalog(), options.overlay);
         let plan = with_params(plan, options.params)?;
         let plan = snapshot.resolve(plan, &self.system_rows(&options.session))?;
         let memory_limit = options.memory_limit.unwrap_or(self.config.query_memory_limit);

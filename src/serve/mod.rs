@@ -36,12 +36,13 @@ pub use binding::{Binding, Connectors};
 pub use error::ServeError;
 
 use crate::config::Config;
-use crate::job::manager::{Database, Visible};
+use crate::job::manager::Database;
 use crate::stream::ChangeBatch;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use datafusion::common::ParamValues;
 use parking_lot::Mutex;
+use snapshot::ReadPoint;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +82,7 @@ pub trait Overlay: Send + Sync {
 pub struct QueryOptions {
     /// What to read; `None`: the newest visible epoch. Whoever gives an overlay gives the snapshot
     /// that it was made for.
-    pub at: Option<Visible>,
+    pub at: Option<ReadPoint>,
     /// Values of `$1`, `$2`, …
     pub params: Option<ParamValues>,
     /// What the reader sees beyond the snapshot.

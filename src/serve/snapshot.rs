@@ -6,7 +6,7 @@ use super::overlay::OverlayRows;
 use super::provider::RelationProvider;
 use super::system::stored_layout;
 use super::{Overlay, ServeError};
-use crate::job::manager::Visible;
+use crate::job::manager::{Database, Visible};
 use crate::state::table::TableLayout;
 use crate::stream::Epoch;
 use arrow::array::RecordBatch;
@@ -26,17 +26,44 @@ pub trait SystemRows {
     fn rows(&self, schema: &str, name: &str, catalog: &CatalogSnapshot) -> Result<RecordBatch, ServeError>;
 }
 
-/// What one query reads.
+/// An epoch to read at.
+///
+/// **Invariant:** the catalog was looked at before the epoch: what it shows as created is filled
+/// there. What it shows may have been dropped since, and its rows with it.
+#[derive(Clone)]
+pub struct ReadPoint {
+    /// The catalog of before.
+    pub catalog: Arc<CatalogSnapshot>,
+    /// The epoch.
+    pub visible: Visible,
+}
+
+impl ReadPoint {
+    /// The newest.
+    pub fn newest(db: &Database) -> Self {
+        let catalog = db.catalog();
+        Self { catalog, visible: db.visible() }
+    }
+}
+
+/// What one query reads: objects that were there before its epoch and are there still. A drop is
+/// logged before its rows go, so what `now` has, its rows are in the epoch.
 pub struct QuerySnapshot {
     catalog: Arc<CatalogSnapshot>,
+    now: Arc<CatalogSnapshot>,
     visible: Visible,
     overlay: Option<Arc<dyn Overlay>>,
 }
 
 impl QuerySnapshot {
-    /// An epoch and a catalog that belong together.
-    pub fn new(catalog: Arc<CatalogSnapshot>, visible: Visible, overlay: Option<Arc<dyn Overlay>>) -> Self {
-        Self { catalog, visible, overlay }
+    /// Reads at `at`; `now` is the catalog of after that epoch.
+    pub fn new(at: ReadPoint, now: Arc<CatalogSnapshot>, overlay: Option<Arc<dyn Overlay>>) -> Self {
+        Self { catalog: at.catalog, now, visible: at.visible, overlay }
+    }
+
+    /// An object that was there before the epoch and is there still.
+    fn lasting(&self, id: ObjectId) -> Option<&Arc<Object>> {
+        self.catalog.by_id(id).filter(|_| self.now.by_id(id).is_some())
     }
 
     /// Gives every scan of `plan`, also in subqueries, its rows.
@@ -76,7 +103,7 @@ impl QuerySnapshot {
 
     fn relation(&self, source: &RelationSource) -> Result<Arc<dyn TableProvider>, DataFusionError> {
         // The statement was bound before the snapshot was taken; the object may be further, or gone.
-        let object = match self.catalog.by_id(source.object.id) {
+        let object = match self.lasting(source.object.id) {
             Some(object) => object,
             None => return Err(gone(&source.object).into()),
         };
@@ -101,6 +128,7 @@ impl QuerySnapshot {
             if index.relation != relation || object.state != ObjectState::Created {
                 return None;
             }
+            self.lasting(object.id)?;
             let layout = TableLayout::of_object(object, |id| self.catalog.by_id(id))?;
             // As the layout has it: a column that is named twice is indexed once.
             let mut columns: Vec<(usize, bool)> = Vec::new();

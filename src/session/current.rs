@@ -50,7 +50,7 @@ impl CurrentRows {
         let mut wanted: Vec<&[u8]> = each(keys).map(|(_, key)| key).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let found = target.layout.get_rows(view.at.state.as_ref(), wanted.iter().copied());
+        let found = target.layout.get_rows(view.at.visible.state.as_ref(), wanted.iter().copied());
         let found = found.map_err(ServeError::from)?;
         let pending = view.pending.changes(target.id);
         if target.is_keyed() {

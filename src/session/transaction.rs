@@ -10,7 +10,7 @@
 
 use crate::dml::log::{Basis, Transaction as Logged};
 use crate::job::manager::{Database, Visible};
-use crate::serve::Overlay;
+use crate::serve::{Overlay, snapshot::ReadPoint};
 use crate::session::SessionError;
 use crate::session::settings::Settings;
 use crate::stream::ChangeBatch;
@@ -76,7 +76,7 @@ pub struct Block {
     /// Where ROLLBACK TO may go back to, oldest first.
     pub savepoints: Vec<Savepoint>,
     /// What a block above READ COMMITTED reads, from its first statement on.
-    pub snapshot: Option<Visible>,
+    pub snapshot: Option<ReadPoint>,
     /// What it wrote, in order.
     pub writes: Vec<(ObjectId, ChangeBatch)>,
     /// The statements that wrote it.
@@ -143,7 +143,7 @@ impl Transaction {
     }
 
     /// What a block above READ COMMITTED reads.
-    pub fn snapshot(&self) -> Option<&Visible> {
+    pub fn snapshot(&self) -> Option<&ReadPoint> {
         match self {
             Transaction::Open(block) => block.snapshot.as_ref(),
             Transaction::Idle | Transaction::Failed(_) => None,
@@ -185,7 +185,7 @@ impl Overlay for Pending {
 #[derive(Clone)]
 pub struct View {
     /// A visible epoch.
-    pub at: Visible,
+    pub at: ReadPoint,
     /// What comes on top.
     pub pending: Arc<Pending>,
 }
@@ -196,7 +196,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl View {
     /// The rows of a block's snapshot, and `own`.
-    pub fn of_snapshot(at: &Visible, own: &[(ObjectId, ChangeBatch)]) -> View {
+    pub fn of_snapshot(at: &ReadPoint, own: &[(ObjectId, ChangeBatch)]) -> View {
         let pending = Pending { logged: Vec::new(), own: own.to_vec() };
         View { at: at.clone(), pending: Arc::new(pending) }
     }
@@ -226,11 +226,13 @@ impl View {
         logged: impl Fn(&Visible) -> (Vec<Arc<Logged>>, B),
     ) -> Result<(View, B), SessionError> {
         for attempt in 0..ATTEMPTS {
-            let at = db.readable()?;
-            let (logged, reach) = logged(&at);
+            let catalog = db.catalog();
+            let at = ReadPoint { catalog, visible: db.readable()? };
+            let visible = at.visible.dml_position;
+            let (logged, reach) = logged(&at.visible);
             // A tick between the two calls makes the log forget what is visible by then.
             // Positions have no gaps, so their number tells whether all are here.
-            if logged.len() as u64 == reach.position().saturating_sub(at.dml_position) {
+            if logged.len() as u64 == reach.position().saturating_sub(visible) {
                 return Ok((View { at, pending: Arc::new(Pending { logged, own: own.to_vec() }) }, reach));
             }
             if attempt > 2 {

@@ -88,7 +88,7 @@ impl Draw {
         let both = || T0.iter().chain(T1).copied().collect::<Vec<_>>();
         let key = self.of(&["t0.a = t1.x", "t0.id = t1.k", "t0.a = t1.x AND t0.d = t1.y", "t0.d = t1.y"]);
         let residual = if self.one_in(3) { " AND t0.b > t1.k" } else { "" };
-        let (mut from, columns) = match self.0.random_range(0..10) {
+        let (mut from, columns) = match self.0.random_range(0..11) {
             0 => ("FROM t0 WHERE true".to_owned(), T0.to_vec()),
             1 => ("FROM t1 WHERE true".to_owned(), T1.to_vec()),
             2..=4 => {
@@ -101,6 +101,12 @@ impl Draw {
             6 => (format!("FROM t0 WHERE NOT EXISTS (SELECT 1 FROM t1 WHERE {key}{residual})"), T0.to_vec()),
             7 => ("FROM t0 WHERE t0.a IN (SELECT x FROM t1)".to_owned(), T0.to_vec()),
             8 => ("FROM t0 WHERE t0.a NOT IN (SELECT x FROM t1 WHERE k > 2)".to_owned(), T0.to_vec()),
+            9 => {
+                let kind = self.of(&["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]);
+                let (left, right) = ("SELECT a AS j, id, d FROM t0", "SELECT k, y, x AS j FROM t1");
+                let columns = vec![("j", 'i'), ("p.id", 'i'), ("p.d", 't'), ("q.k", 'i'), ("q.j", 'i')];
+                (format!("FROM ({left}) p {kind} ({right}) q USING (j) WHERE true"), columns)
+            }
             _ => (
                 "FROM (SELECT a, d, e, b FROM t0 UNION ALL SELECT x, y, w, k FROM t1) t0 WHERE true"
                     .to_owned(),
@@ -122,11 +128,49 @@ impl Draw {
 
     fn query(&mut self) -> String {
         let (from, columns) = self.from();
+        let offered = columns.clone();
         let n = self.0.random_range(1..4);
-        match self.0.random_range(0..6) {
+        match self.0.random_range(0..11) {
             0 => {
                 let columns = self.columns_of(&columns, n);
                 format!("SELECT {} {from}", named(&columns))
+            }
+            6 => {
+                let columns = self.columns_of(&columns, 3);
+                let (first, order) = (columns[0], self.order(&columns));
+                format!("SELECT DISTINCT ON ({first}) {} {from} ORDER BY {order}", named(&columns))
+            }
+            7 => {
+                let columns = self.columns_of(&columns, 2);
+                let sets = self.grouping_sets(&columns);
+                let calls: Vec<String> = (0..2).map(|_| self.aggregate(&offered)).collect();
+                format!(
+                    "SELECT {}, {} AS v0, {} AS v1 {from} GROUP BY {sets}",
+                    named(&columns),
+                    calls[0],
+                    calls[1]
+                )
+            }
+            8 => {
+                let (left, right) = (self.predicate(T0), self.predicate(T1));
+                let operation = self.of(&["INTERSECT", "EXCEPT", "UNION", "INTERSECT ALL", "EXCEPT ALL"]);
+                format!(
+                    "SELECT t0.a AS c0, t0.d AS c1 FROM t0 WHERE {left} {operation} SELECT t1.x, t1.y FROM t1 WHERE {right}"
+                )
+            }
+            9 => {
+                let value = self.aggregate(T1);
+                let condition = self.of(&["t1.x = t0.a", "t1.y = t0.d", "true"]);
+                format!("SELECT t0.id AS c0, (SELECT {value} FROM t1 WHERE {condition}) AS c1 FROM t0")
+            }
+            10 => {
+                let columns = self.columns_of(&columns, 3);
+                let (group, order) = (columns[0], self.order(&columns));
+                let [f, g] = [self.windowed(columns[1]), self.windowed(columns[1])];
+                format!(
+                    "SELECT {}, {f} OVER (PARTITION BY {group} ORDER BY {order}) AS f, {g} OVER (ORDER BY {order}) AS g {from}",
+                    named(&columns)
+                )
             }
             1 => {
                 let columns = self.columns_of(&columns, n);
@@ -163,6 +207,28 @@ impl Draw {
                 let having = if self.one_in(4) { " HAVING count(*) > 1" } else { "" };
                 format!("SELECT {}, {calls} {from} GROUP BY {}{having}", named(&groups), groups.join(", "))
             }
+        }
+    }
+
+    fn grouping_sets(&mut self, columns: &[&str]) -> String {
+        let list = columns.join(", ");
+        match self.0.random_range(0..3) {
+            0 => format!("ROLLUP ({list})"),
+            1 => format!("CUBE ({list})"),
+            _ => format!("GROUPING SETS (({}), ({list}), ())", columns[0]),
+        }
+    }
+
+    /// A window function of a column; ties of the order are rows that are equal.
+    fn windowed(&mut self, column: &str) -> String {
+        match self.0.random_range(0..7) {
+            0 => "rank()".to_owned(),
+            1 => "dense_rank()".to_owned(),
+            2 => format!("lag({column})"),
+            3 => format!("lead({column}, 2)"),
+            4 => format!("first_value({column})"),
+            5 => format!("count({column})"),
+            _ => format!("max({column})"),
         }
     }
 

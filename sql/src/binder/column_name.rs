@@ -9,8 +9,8 @@ use std::collections::HashSet;
 pub(super) const MARK: char = '\u{1}';
 
 /// Names the items of a SELECT as PostgreSQL would. An item that repeats a name, which DataFusion
-/// does not allow, is set apart by [`MARK`].
-pub(super) fn name_items(select: &mut Select) {
+/// does not allow, is set apart by [`MARK`]; with `set_apart` every named one beside `*` is.
+pub(super) fn name_items(select: &mut Select, set_apart: bool) {
     let mut taken = Taken::default();
     for item in &select.projection {
         match item {
@@ -31,7 +31,8 @@ pub(super) fn name_items(select: &mut Select) {
             SelectItem::ExprWithAlias { expr, alias } => (expr, fold(alias), false),
             _ => continue,
         };
-        let repeated = taken.repeats(expr, &name, column);
+        let beside_all = set_apart && (taken.all || !taken.tables.is_empty());
+        let repeated = taken.repeats(expr, &name, column) || (beside_all && !column);
         if column && !repeated {
             continue;
         }

@@ -1,14 +1,20 @@
-//! COALESCE, NULLIF, GREATEST and LEAST while names are bound: a quoted literal among their arguments
-//! has no type yet, which DataFusion's functions would refuse before it can get one.
+//! The common type of what stands side by side: arguments, results of CASE, columns of a UNION.
+//!
+//! COALESCE, NULLIF, GREATEST and LEAST are wrapped while names are bound: a quoted literal among
+//! their arguments has no type yet, which DataFusion's functions would refuse before it can get one.
 
+use super::literals::is_unknown;
 use crate::error::SqlError;
 use crate::functions::error::external;
 use crate::functions::type_name;
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::Result;
+use datafusion_common::{Column, Result};
+use datafusion_expr::expr::Cast;
+use datafusion_expr::type_coercion::binary::type_union_coercion;
 use datafusion_expr::type_coercion::functions::fields_with_udf;
 use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
 use weir_catalog::SqlState;
@@ -40,20 +46,113 @@ fn known(types: &[DataType]) -> Vec<DataType> {
     types.iter().map(|t| if is_string(t) { known.unwrap_or(t) } else { t }).cloned().collect()
 }
 
+/// PostgreSQL's categories of types: those of one category have a common type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Category {
+    Boolean,
+    Number,
+    Text,
+    Date,
+    Time,
+    Interval,
+    Bytes,
+    List,
+    Other,
+}
+
+fn category(data_type: &DataType) -> Category {
+    match data_type {
+        DataType::Boolean => Category::Boolean,
+        t if t.is_numeric() => Category::Number,
+        t if is_string(t) => Category::Text,
+        DataType::Date32 | DataType::Timestamp(..) => Category::Date,
+        DataType::Time64(_) => Category::Time,
+        DataType::Interval(_) => Category::Interval,
+        DataType::Binary => Category::Bytes,
+        DataType::List(_) => Category::List,
+        _ => Category::Other,
+    }
+}
+
 /// `COALESCE types date and text cannot be matched`, if they can't.
-pub(super) fn check(function: &str, types: &[DataType]) -> Result<()> {
-    let text = types.iter().find(|t| is_string(t));
-    let other = types.iter().find(|t| !is_string(t) && **t != DataType::Null);
-    match (text, other) {
-        (Some(text), Some(other)) => {
-            let (first, second) = if is_string(&types[0]) { (text, other) } else { (other, text) };
-            let function = function.to_uppercase();
-            let message =
-                format!("{function} types {} and {} cannot be matched", type_name(first), type_name(second));
+pub(super) fn check(what: &str, types: &[DataType]) -> Result<()> {
+    let mut known = types.iter().filter(|t| **t != DataType::Null);
+    let Some(first) = known.next() else { return Ok(()) };
+    match known.find(|t| category(t) != category(first)) {
+        Some(other) => {
+            let (what, first, other) = (what.to_uppercase(), type_name(first), type_name(other));
+            let message = format!("{what} types {first} and {other} cannot be matched");
             Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message)))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// Whether a column of a plan is a quoted literal, which has no type yet.
+fn is_unknown_column(plan: &LogicalPlan, column: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => is_unknown(unaliased(&projection.expr[column])),
+        LogicalPlan::SubqueryAlias(alias) => is_unknown_column(&alias.input, column),
+        LogicalPlan::Distinct(Distinct::All(input)) => is_unknown_column(input, column),
+        _ => false,
+    }
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+/// The types that the columns of `inputs` have in common, or the error that they have none.
+pub(super) fn common_types(what: &str, inputs: &[&LogicalPlan]) -> Result<Vec<DataType>> {
+    let arity = inputs.first().map_or(0, |input| input.schema().fields().len());
+    let mut common = Vec::with_capacity(arity);
+    for column in 0..arity {
+        let type_of = |input: &&&LogicalPlan| input.schema().field(column).data_type().clone();
+        let known: Vec<DataType> =
+            inputs.iter().filter(|input| !is_unknown_column(input, column)).map(|i| type_of(&i)).collect();
+        check(what, &known)?;
+        let mut known = known.into_iter().filter(|t| *t != DataType::Null);
+        let text = || {
+            if inputs.iter().any(|i| is_unknown_column(i, column)) { DataType::Utf8 } else { DataType::Null }
+        };
+        let first = known.next().unwrap_or_else(text);
+        common.push(
+            known
+                .try_fold(first, |a, b| match a == b {
+                    true => Some(a),
+                    false => type_union_coercion(&a, &b),
+                })
+                .unwrap_or(DataType::Utf8),
+        );
+    }
+    Ok(common)
+}
+
+/// The inputs with their columns cast to these types where they have others.
+pub(super) fn adopted_inputs(inputs: Vec<LogicalPlan>, types: &[DataType]) -> Result<Vec<LogicalPlan>> {
+    let cast = |plan: LogicalPlan| -> Result<LogicalPlan> {
+        let schema = plan.schema();
+        if schema.fields().iter().zip(types).all(|(field, wanted)| field.data_type() == wanted) {
+            return Ok(plan);
+        }
+        let exprs: Vec<Expr> = schema
+            .iter()
+            .zip(types)
+            .map(|((qualifier, field), wanted)| {
+                let column = Expr::Column(Column::from((qualifier, field)));
+                match field.data_type() == wanted {
+                    true => column,
+                    false => Expr::Cast(Cast::new(Box::new(column), wanted.clone()))
+                        .alias_qualified(qualifier.cloned(), field.name()),
+                }
+            })
+            .collect();
+        LogicalPlanBuilder::from(plan).project(exprs)?.build()
+    };
+    inputs.into_iter().map(cast).collect()
 }
 
 impl ScalarUDFImpl for CommonType {

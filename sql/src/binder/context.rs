@@ -106,7 +106,10 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry {
         .flat_map(|f| names_of(f.name(), f.aliases()).map(|name| (name, Arc::clone(f))))
         .collect(),
     expr_planners: functions::expr_planners(),
-    relation_planners: functions::relation_planners(),
+    relation_planners: functions::relation_planners()
+        .into_iter()
+        .chain([Arc::new(super::using::UsingPlanner) as Arc<dyn RelationPlanner>])
+        .collect(),
     options: super::optimize::config(),
 });
 

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   INSERT   VALUES or query ── defaults, assignment casts ──> all columns of the table
-//!   UPDATE   SELECT old columns, new columns FROM t WHERE …
-//!   DELETE   SELECT all columns FROM t WHERE …
+//!   UPDATE   SELECT old columns, new columns FROM t[, others] WHERE …
+//!   DELETE   SELECT all columns FROM t[, others] WHERE …
 //! ```
 
 use super::assign::{assign_columns, assigned, null_of};
+use super::column_name::MARK;
 use super::names::plain;
 use super::returning::returning;
 use super::{BindContext, Dml, DmlKind, at, query, report};
@@ -73,6 +74,31 @@ impl<'a> Target<'a> {
         let name = &self.object.name;
         let (schema, table) = (quoted(&name.schema), quoted(&name.name));
         parse_query(&format!("SELECT 1 FROM {schema}.{table} AS {}", quoted(&self.alias)))
+    }
+
+    /// The same with `others` beside the table: a row of the table that joins several of theirs
+    /// is there once, with one of them.
+    fn select_joined(&self, others: &[ast::TableWithJoins]) -> Result<Box<ast::Query>, SqlError> {
+        if others.is_empty() {
+            return self.select();
+        }
+        let name = &self.object.name;
+        let (schema, table, alias) = (quoted(&name.schema), quoted(&name.name), quoted(&self.alias));
+        let column = |name: &str| format!("{alias}.{}", quoted(name));
+        let (from, once) = match &self.table.key {
+            RowKey::Columns(key) => {
+                let key = key.iter().map(|c| column(&self.table.columns[*c].name));
+                (format!("{schema}.{table}"), key.collect::<Vec<_>>().join(", "))
+            }
+            RowKey::WholeRow => {
+                let number = quoted(&format!("{MARK}row"));
+                let numbered = format!("(SELECT *, row_number() OVER () AS {number} FROM {schema}.{table})");
+                (numbered, column(&format!("{MARK}row")))
+            }
+        };
+        let mut query = parse_query(&format!("SELECT DISTINCT ON ({once}) 1 FROM {from} AS {alias}"))?;
+        select_mut(&mut query)?.from.extend(others.iter().cloned());
+        Ok(query)
     }
 
     /// A column of the table in an AST.
@@ -378,9 +404,13 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
     let ast::Statement::Update(update) = statement else {
         return Err(SqlError::new(SqlState::INTERNAL_ERROR, "an UPDATE was parsed to something else"));
     };
-    if update.from.is_some() || !update.table.joins.is_empty() {
-        return Err(SqlError::not_supported("UPDATE … FROM").hint("Use a subquery in SET and WHERE."));
+    if !update.table.joins.is_empty() {
+        return Err(SqlError::not_supported("UPDATE of a join").hint("Name the other tables in FROM."));
     }
+    let others = match &update.from {
+        Some(ast::UpdateTableFromKind::BeforeSet(from) | ast::UpdateTableFromKind::AfterSet(from)) => from,
+        None => &Vec::new(),
+    };
     if update.limit.is_some() || !update.order_by.is_empty() {
         return Err(SqlError::not_supported("ORDER BY and LIMIT in UPDATE"));
     }
@@ -406,7 +436,7 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
             (value, _) => value.clone(),
         };
     }
-    let mut query = target.select()?;
+    let mut query = target.select_joined(others)?;
     let select = select_mut(&mut query)?;
     select.projection = target.items();
     select.projection.extend(new.into_iter().enumerate().map(|(i, expr)| item(expr, &format!("new{i}"))));
@@ -419,8 +449,8 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
 
 /// DELETE.
 pub(super) fn delete(delete: &ast::Delete, context: &BindContext, text: &str) -> Result<Dml, SqlError> {
-    if delete.using.is_some() || !delete.tables.is_empty() {
-        return Err(SqlError::not_supported("DELETE … USING").hint("Use a subquery in WHERE."));
+    if !delete.tables.is_empty() {
+        return Err(SqlError::not_supported("DELETE from several tables"));
     }
     if delete.limit.is_some() || !delete.order_by.is_empty() {
         return Err(SqlError::not_supported("ORDER BY and LIMIT in DELETE"));
@@ -434,7 +464,7 @@ pub(super) fn delete(delete: &ast::Delete, context: &BindContext, text: &str) ->
     }
     let target = table_factor(&table.relation, "delete from", context, text)?;
     target.refuse_append_only("delete from")?;
-    let mut query = target.select()?;
+    let mut query = target.select_joined(delete.using.as_deref().unwrap_or_default())?;
     let select = select_mut(&mut query)?;
     select.projection = target.items();
     select.selection = delete.selection.clone();

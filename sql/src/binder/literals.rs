@@ -5,9 +5,11 @@
 //! a known type takes that type, and an operator on text and a number does not exist.
 
 use super::common_type::{self, CommonType};
-use super::{arrays, report};
+use super::types::TYPE_KEY;
+use super::{arrays, report, set_operations};
+use crate::error::SqlError;
 use crate::functions::{error::external, type_name};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result, ScalarValue};
@@ -20,6 +22,7 @@ use datafusion_expr::{
 };
 use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
+use weir_catalog::SqlState;
 
 /// Runs before DataFusion's coercion.
 #[derive(Debug)]
@@ -48,7 +51,14 @@ fn retype_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
         // Its types follow from those of the inputs, which may have changed.
         LogicalPlan::Union(union) => {
-            Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)))
+            let inputs: Vec<&LogicalPlan> = union.inputs.iter().map(AsRef::as_ref).collect();
+            let types = common_type::common_types("UNION", &inputs)?;
+            let inputs = union.inputs.into_iter().map(Arc::unwrap_or_clone).collect();
+            let inputs = common_type::adopted_inputs(inputs, &types)?.into_iter().map(Arc::new).collect();
+            Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+        }
+        LogicalPlan::Join(join) if set_operations::is_set_operation(&join) => {
+            Ok(Transformed::yes(set_operations::rewritten(join)?))
         }
         plan => {
             let schema = input_schema(&plan)?;
@@ -110,6 +120,10 @@ fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         {
             Ok(cast(*expr, field.data_type()))
         }
+        Expr::Cast(cast) => {
+            check_cast(&cast.expr.get_type(schema)?, cast.field.data_type())?;
+            Ok(Expr::Cast(cast))
+        }
         Expr::BinaryExpr(binary) => retype_binary(binary, schema),
         Expr::Between(between) => {
             let known = known_type(&between.expr, schema);
@@ -121,13 +135,37 @@ fn retype_one(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         }
         Expr::InList(list) => {
             let known = known_type(&list.expr, schema);
-            let items = list.list.into_iter().map(|item| adopt(item, known.as_ref())).collect();
+            let marked = marked_field(&list.expr, schema);
+            let item = |item| adopt(normalized(item, marked.as_ref()), known.as_ref());
+            let items = list.list.into_iter().map(item).collect();
             Ok(Expr::InList(InList { list: items, ..list }))
         }
-        Expr::Case(case) => Ok(Expr::Case(retype_case(case, schema))),
+        Expr::Case(case) => retype_case(case, schema).map(Expr::Case),
         Expr::ScalarFunction(call) => retype_call(call, schema),
         other => Ok(other),
     }
+}
+
+/// `cannot cast type integer to date`: casts that the user wrote and PostgreSQL does not have.
+fn check_cast(from: &DataType, to: &DataType) -> Result<()> {
+    use DataType::{Binary, Boolean, Date32, Int32, Interval, Null, Time64, Timestamp};
+    let allowed = match (from, to) {
+        (from, to) if from == to || is_string(from) || is_string(to) || *from == Null => true,
+        (Boolean, to) => *to == Int32,
+        (from, Boolean) => *from == Int32,
+        (from, to) if from.is_numeric() => to.is_numeric(),
+        (Date32 | Timestamp(..), to) if to.is_numeric() => false,
+        (Time64(_) | Interval(_) | Binary, to) if to.is_numeric() => false,
+        (Date32, Time64(_) | Interval(_)) | (Timestamp(..), Interval(_)) => false,
+        (Time64(_) | Interval(_), Date32 | Timestamp(..)) => false,
+        (Binary, _) | (_, Binary) => false,
+        _ => true,
+    };
+    if allowed {
+        return Ok(());
+    }
+    let message = format!("cannot cast type {} to {}", type_name(from), type_name(to));
+    Err(external(SqlError::new(SqlState("42846"), message)))
 }
 
 /// COALESCE and its kin get their arguments typed, and are themselves again.
@@ -142,7 +180,7 @@ fn retype_call(call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&lenient.inner), args }))
 }
 
-fn retype_case(mut case: Case, schema: &DFSchema) -> Case {
+fn retype_case(mut case: Case, schema: &DFSchema) -> Result<Case> {
     let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
     let known = results.into_iter().find_map(|result| known_type(result, schema));
     let operand = case.expr.as_ref().and_then(|operand| known_type(operand, schema));
@@ -153,15 +191,27 @@ fn retype_case(mut case: Case, schema: &DFSchema) -> Case {
     if let Some(otherwise) = &mut case.else_expr {
         **otherwise = adopt(std::mem::take(otherwise.as_mut()), known.as_ref());
     }
-    case
+    // What ELSE gives counts most.
+    let results = case.else_expr.iter().chain(case.when_then_expr.iter().map(|(_, then)| then));
+    let types = results.map(|result| result.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    common_type::check("CASE", &types)?;
+    Ok(case)
 }
 
 fn retype_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
     let BinaryExpr { mut left, op, mut right } = binary;
     if adopts(op) {
         match (is_unknown(&left), is_unknown(&right)) {
-            (true, false) => *left = adopt_operand(*left, op, known_type(&right, schema)),
-            (false, true) => *right = adopt_operand(*right, op, known_type(&left, schema)),
+            (true, false) => {
+                *left =
+                    normalized(*left, marked_field(&right, schema).filter(|_| is_comparison(op)).as_ref());
+                *left = adopt_operand(*left, op, known_type(&right, schema));
+            }
+            (false, true) => {
+                *right =
+                    normalized(*right, marked_field(&left, schema).filter(|_| is_comparison(op)).as_ref());
+                *right = adopt_operand(*right, op, known_type(&left, schema));
+            }
             _ => {}
         }
     }
@@ -221,6 +271,23 @@ fn cast(expr: Expr, to: &DataType) -> Expr {
 /// Whether PostgreSQL would say that it is of type unknown: a quoted literal.
 pub(super) fn is_unknown(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
+}
+
+/// The field of an expression whose text has a normal form: uuid or jsonb.
+fn marked_field(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+    let (_, field) = expr.to_field(schema).ok()?;
+    let marked = matches!(field.metadata().get(TYPE_KEY).map(String::as_str), Some("uuid" | "jsonb"));
+    marked.then_some(field)
+}
+
+/// A quoted literal next to a uuid or jsonb is one.
+fn normalized(expr: Expr, marked: Option<&FieldRef>) -> Expr {
+    match marked {
+        Some(field) if is_unknown(&expr) => {
+            Expr::Cast(Cast::new_from_field(Box::new(expr), Arc::clone(field)))
+        }
+        _ => expr,
+    }
 }
 
 /// The type of an expression that is neither a quoted literal nor NULL.

@@ -6,6 +6,7 @@
 //! Binding reads the snapshot and nothing else, and changes nothing: what is to change is in the
 //! [`Bound`] that it gives.
 
+mod array_query;
 mod arrays;
 mod assign;
 pub mod bound;
@@ -21,13 +22,17 @@ mod locate;
 pub mod names;
 pub mod optimize;
 mod options;
+mod places;
 mod query;
+mod replace;
 mod report;
 mod returning;
 mod rewrite;
+mod set_operations;
 mod subquery;
 pub mod types;
 mod unknown;
+mod using;
 mod view;
 
 pub use bound::{Bound, Create, Dml, DmlKind};

@@ -7,9 +7,12 @@ use crate::functions;
 use crate::plan::optimize as streaming;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::{Analyzer, AnalyzerRule};
-use datafusion_optimizer::optimizer::{Optimizer, OptimizerContext, OptimizerRule};
+use datafusion_optimizer::optimizer::{
+    ApplyOrder, Optimizer, OptimizerConfig, OptimizerContext, OptimizerRule,
+};
 use std::sync::Arc;
 
 /// DataFusion's settings as binding wants them.
@@ -45,13 +48,33 @@ pub fn optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
 
 /// The rules for a batch. Left out is one DISTINCT aggregate among others as two GROUP BYs: the sum
 /// of a sum of integers has another type in PostgreSQL than the sum, so the plan would not fit.
+/// DISTINCT ON is a row number, as in a stream, and not a `first_value` of each column.
 pub fn batch_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
+    rules.insert(0, Arc::new(DistinctOnRows));
     rules
 }
 
 /// [`analyze`], then [`optimize`].
 pub fn analyze_and_optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
     optimize(analyze(plan)?, streaming)
+}
+
+/// DISTINCT ON in a batch, whose rows come in the order that was asked for.
+#[derive(Debug)]
+struct DistinctOnRows;
+
+impl OptimizerRule for DistinctOnRows {
+    fn name(&self) -> &str {
+        "weir_distinct_on"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        streaming::distinct_on_as_row_number(plan, true)
+    }
 }

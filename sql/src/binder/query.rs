@@ -4,7 +4,7 @@ use super::column_name::MARK;
 use super::context::{Provider, relation_source};
 use super::rewrite;
 use super::types::canonical;
-use super::{BindContext, locate, optimize, report};
+use super::{BindContext, locate, optimize, report, using};
 use crate::error::SqlError;
 use crate::parser::Text;
 use arrow::datatypes::{Field, FieldRef};
@@ -56,8 +56,24 @@ fn plan_with(query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<L
     finish(planned(query, provider, text)?)
 }
 
-fn planned(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
-    rewrite::rewrite(&mut query)?;
+/// The plan of a query. Where an item of a SELECT repeats the name of a column of `*`, which only
+/// planning tells, it is planned again with such items set apart.
+fn planned(query: ast::Query, provider: &Provider<'_>, text: &str) -> Result<LogicalPlan, SqlError> {
+    match planned_once(query.clone(), provider, text, false) {
+        Err(error) if [SqlState::AMBIGUOUS_COLUMN, SqlState::DUPLICATE_COLUMN].contains(&error.state) => {
+            planned_once(query, provider, text, true).or(Err(error))
+        }
+        done => done,
+    }
+}
+
+fn planned_once(
+    mut query: ast::Query,
+    provider: &Provider<'_>,
+    text: &str,
+    set_apart: bool,
+) -> Result<LogicalPlan, SqlError> {
+    rewrite::rewrite(&mut query, set_apart)?;
     let statement = ast::Statement::Query(Box::new(query));
     let report = |error| {
         let text = Text::new(text);
@@ -67,7 +83,7 @@ fn planned(mut query: ast::Query, provider: &Provider<'_>, text: &str) -> Result
     let plan = planner(provider)
         .sql_statement_to_plan_with_context(statement.clone(), &mut state)
         .map_err(report)?;
-    optimize::analyze(plan).map_err(report)
+    using::without_marks(plan).and_then(optimize::analyze).map_err(report)
 }
 
 /// DataFusion's SQL planner over a provider.

@@ -32,7 +32,12 @@ impl From<DataFusionError> for SqlError {
 }
 
 fn described(error: &DataFusionError) -> SqlError {
-    match error.find_root() {
+    let root = error.find_root();
+    let text = root.to_string();
+    if text.contains("regex parse error") || text.contains("Regular expression did not compile") {
+        return SqlError::new(SqlState("2201B"), "invalid regular expression");
+    }
+    match root {
         DataFusionError::SchemaError(error, _) => schema_error(error),
         DataFusionError::Plan(message) => plan_error(message),
         DataFusionError::NotImplemented(message) => {
@@ -184,6 +189,10 @@ fn refused_place(first: &str) -> Option<SqlError> {
         let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
         return Some(SqlError::new(SqlState("42P10"), message));
     }
+    if begins("select distinct on expressions must match initial") {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return Some(SqlError::new(SqlState("42P10"), message));
+    }
     if begins("aggregate function calls cannot be nested") {
         return Some(SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
     }
@@ -296,9 +305,12 @@ fn between<'a>(message: &'a str, start: &str, end: &str) -> Option<&'a str> {
     tail.split_once(end).map(|(found, _)| found)
 }
 
-/// A name without DataFusion's quotes and our marks.
+/// A name without DataFusion's quotes and our marks: behind a name, or a merged column's qualifier.
 fn plain(name: &str) -> &str {
-    name.split(MARK).next().unwrap_or(name).trim_matches('"')
+    match name.trim_matches('"').strip_prefix(MARK) {
+        Some(merged) => merged.rsplit_once('.').map_or(merged, |(_, column)| column).trim_matches('"'),
+        None => name.split(MARK).next().unwrap_or(name).trim_matches('"'),
+    }
 }
 
 /// A primary message: the first line, lower case, without DataFusion's prefixes and full stop.

@@ -1,7 +1,7 @@
 //! Changes of a query's AST before DataFusion plans it: forms that it does not read, as forms that
 //! mean the same and that it does.
 
-use super::column_name;
+use super::{array_query, column_name, places, using};
 use crate::error::SqlError;
 use crate::parser::fold;
 use sqlparser::ast::{
@@ -11,23 +11,29 @@ use sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Rewrites a query and all in it.
-pub(super) fn rewrite(query: &mut Query) -> Result<(), SqlError> {
-    run(query)
+///
+/// `set_apart`: items with an alias beside `*` may repeat the name of one of its columns.
+pub(super) fn rewrite(query: &mut Query, set_apart: bool) -> Result<(), SqlError> {
+    run(query, set_apart)
 }
 
 /// Rewrites an expression and all in it.
 pub(super) fn rewrite_expr(expr: &mut Expr) -> Result<(), SqlError> {
-    run(expr)
+    run(expr, false)
 }
 
-fn run(node: &mut impl VisitMut) -> Result<(), SqlError> {
-    match node.visit(&mut Rewriter) {
+fn run(node: &mut impl VisitMut, set_apart: bool) -> Result<(), SqlError> {
+    match node.visit(&mut Rewriter { set_apart, merges: 0 }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-struct Rewriter;
+struct Rewriter {
+    set_apart: bool,
+    /// How many joins with merged columns were named.
+    merges: usize,
+}
 
 impl VisitorMut for Rewriter {
     type Break = SqlError;
@@ -36,10 +42,7 @@ impl VisitorMut for Rewriter {
         if !query.locks.is_empty() {
             query.locks.clear();
         }
-        if let Err(error) = refuse_multiset_operations(&query.body) {
-            return ControlFlow::Break(error);
-        }
-        match fetch_to_limit(query) {
+        match fetch_to_limit(query).and_then(|()| places::check_limits(query)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -48,6 +51,9 @@ impl VisitorMut for Rewriter {
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<SqlError> {
         if let ast::TableFactor::Table { sample: Some(_), .. } = factor {
             return ControlFlow::Break(SqlError::not_supported("TABLESAMPLE"));
+        }
+        if let ast::TableFactor::NestedJoin { table_with_joins, .. } = factor {
+            using::nest_inner(table_with_joins, &mut self.merges);
         }
         rewrite_factor(factor);
         ControlFlow::Continue(())
@@ -58,7 +64,15 @@ impl VisitorMut for Rewriter {
             let error = SqlError::not_supported("SELECT INTO").hint("Use INSERT INTO … SELECT.");
             return ControlFlow::Break(error);
         }
-        column_name::name_items(select);
+        name_positions(select);
+        if let Err(error) = places::check_windows(select) {
+            return ControlFlow::Break(error);
+        }
+        using::qualify_grouped(select);
+        using::nest_all(select, &mut self.merges);
+        column_name::name_items(select, self.set_apart);
+        // Its break has no value.
+        let _ = select.projection.visit(&mut SeriesRows::default());
         ControlFlow::Continue(())
     }
 
@@ -78,14 +92,58 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// DataFusion takes INTERSECT ALL and EXCEPT ALL for semi and anti joins, which don't count rows.
-fn refuse_multiset_operations(body: &ast::SetExpr) -> Result<(), SqlError> {
-    let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
-    if *set_quantifier == ast::SetQuantifier::All && *op != ast::SetOperator::Union {
-        return Err(SqlError::not_supported(format!("{op} ALL")).hint(format!("Write {op}, without ALL.")));
+/// `DISTINCT ON (1)` names the first item.
+fn name_positions(select: &mut Select) {
+    let Some(ast::Distinct::On(exprs)) = &mut select.distinct else { return };
+    for expr in exprs {
+        let Expr::Value(value) = &*expr else { continue };
+        let Value::Number(number, _) = &value.value else { continue };
+        let item = number.parse::<usize>().ok().and_then(|n| select.projection.get(n.checked_sub(1)?));
+        if let Some(SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }) = item {
+            *expr = item.clone();
+        }
     }
-    refuse_multiset_operations(left)?;
-    refuse_multiset_operations(right)
+}
+
+/// `generate_series(a, b)` among the items of a SELECT is `unnest(generate_series(a, b))`: a row for
+/// each element.
+#[derive(Default)]
+struct SeriesRows {
+    subqueries: usize,
+    unnests: usize,
+}
+
+fn is_call_of(expr: &Expr, name: &str) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    matches!(function.name.0.last(), Some(ObjectNamePart::Identifier(ident)) if fold(ident) == name)
+}
+
+impl VisitorMut for SeriesRows {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.subqueries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.subqueries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.unnests += usize::from(is_call_of(expr, "unnest"));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.unnests -= usize::from(is_call_of(expr, "unnest"));
+        if self.subqueries == 0 && self.unnests == 0 && is_call_of(expr, "generate_series") {
+            let series = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
+            *expr = call("unnest", vec![series]);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// `generate_series(a, b) s` is `unnest(generate_series(a, b)) s`, and the alias of a function in
@@ -156,11 +214,19 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     let taken = |expr: &mut Expr| std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
     match expr {
         Expr::Collate { expr: inner, .. } => *expr = taken(inner),
+        Expr::Interval(interval) => {
+            if let Some(text) = interval_text(interval) {
+                *expr = cast_to_interval(text);
+            }
+        }
         Expr::Function(function) => match &mut function.args {
             FunctionArguments::Subquery(query) if is_array(&function.name) => {
-                *expr = array_of_query(query.clone())?;
+                *expr = array_query::array_of_query(query.clone())?;
             }
-            _ => unqualify_function(function),
+            _ => {
+                order_distinct(function);
+                unqualify_function(function);
+            }
         },
         Expr::BinaryOp { op, .. } => {
             if let BinaryOperator::PGCustomBinaryOperator(parts) = op
@@ -185,7 +251,15 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             *expr = Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) };
         }
         Expr::Cast { data_type, expr: inner, .. } => {
-            if let Some(function) = oid_alias(data_type) {
+            if matches!(data_type, ast::DataType::Text | ast::DataType::Varchar(None))
+                && is_oid_of_name(inner)
+            {
+                // A name that became a number becomes a name again.
+                let number = taken(inner);
+                if let Expr::Function(function) = &number {
+                    *expr = call(&function.name.to_string(), vec![number.clone()]);
+                }
+            } else if let Some(function) = oid_alias(data_type) {
                 *expr = call(function, vec![taken(inner)]);
             } else if let Some(length) = text_length(data_type) {
                 // A cast to varchar(n) cuts what is longer.
@@ -196,6 +270,37 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         _ => {}
     }
     Ok(())
+}
+
+/// DISTINCT values are aggregated in their order, as PostgreSQL sorts them to tell them apart.
+fn order_distinct(function: &mut ast::Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let ordered = list.clauses.iter().any(|c| matches!(c, ast::FunctionArgumentClause::OrderBy(_)));
+    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    let collects = ["array_agg", "string_agg"].iter().any(|name| match function.name.0.last() {
+        Some(ObjectNamePart::Identifier(ident)) => fold(ident) == *name,
+        _ => false,
+    });
+    let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first() else {
+        return;
+    };
+    if distinct && !ordered && collects && function.over.is_none() {
+        let options = ast::OrderByOptions { asc: None, nulls_first: None };
+        let by = ast::OrderByExpr { expr: first.clone(), options, with_fill: None };
+        list.clauses.push(ast::FunctionArgumentClause::OrderBy(vec![by]));
+    }
+}
+
+/// `weir_regclass('t')`: what `'t'::regclass` has become.
+fn is_oid_of_name(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let FunctionArguments::List(list) = &function.args else { return false };
+    let named = matches!(
+        list.args.as_slice(),
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(Expr::Value(value)))]
+            if matches!(value.value, Value::SingleQuotedString(_))
+    );
+    named && function.name.to_string().starts_with("weir_reg")
 }
 
 fn is_array(name: &ObjectName) -> bool {
@@ -249,6 +354,30 @@ fn plain_operator(symbol: &str) -> Option<BinaryOperator> {
     })
 }
 
+/// The text of `INTERVAL '1 day 02:03'`; of `INTERVAL '1' DAY` with the unit that a number has.
+fn interval_text(interval: &ast::Interval) -> Option<String> {
+    let Expr::Value(value) = interval.value.as_ref() else { return None };
+    let Value::SingleQuotedString(text) = &value.value else { return None };
+    let unit = match (&interval.last_field, &interval.leading_field) {
+        (Some(unit), _) | (None, Some(unit)) => unit,
+        (None, None) => return Some(text.clone()),
+    };
+    match text.trim().parse::<f64>() {
+        Ok(_) => Some(format!("{} {}", text.trim(), unit.to_string().to_lowercase())),
+        Err(_) => Some(text.clone()),
+    }
+}
+
+fn cast_to_interval(text: String) -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(text).with_empty_span())),
+        data_type: ast::DataType::Interval { fields: None, precision: None },
+        array: false,
+        format: None,
+    }
+}
+
 /// The n of `varchar(n)` and `char(n)`.
 fn text_length(data_type: &ast::DataType) -> Option<u64> {
     use ast::DataType as Sql;
@@ -287,101 +416,8 @@ fn oid_alias(data_type: &ast::DataType) -> Option<&'static str> {
     })
 }
 
-/// `ARRAY(SELECT f(x) FROM unnest(a) x)` is a transformation of `a`, any other `ARRAY(query)` the
-/// aggregation of its rows.
-fn array_of_query(query: Box<Query>) -> Result<Expr, SqlError> {
-    if let Some(transformed) = transformed_array(&query) {
-        return Ok(transformed);
-    }
-    let query = match aggregated(query) {
-        Ok(aggregated) => return Ok(Expr::Subquery(aggregated)),
-        Err(query) => query,
-    };
-    let mut outer =
-        crate::parser::parse_query("SELECT array_agg(weir_item) FROM (SELECT 1) AS weir_array (weir_item)")?;
-    if let ast::SetExpr::Select(select) = outer.body.as_mut()
-        && let Some(ast::TableFactor::Derived { subquery, .. }) =
-            select.from.first_mut().map(|t| &mut t.relation)
-    {
-        *subquery = query;
-    }
-    Ok(Expr::Subquery(outer))
-}
-
-/// `SELECT e FROM … ORDER BY o` as `SELECT array_agg(e ORDER BY o) FROM …`; the query itself if it is
-/// not so simple.
-fn aggregated(mut query: Box<Query>) -> Result<Box<Query>, Box<Query>> {
-    let bare = query.with.is_none() && query.limit_clause.is_none();
-    let order = match query.order_by.take() {
-        None => Vec::new(),
-        Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(order), .. }) => order,
-        other => {
-            query.order_by = other;
-            return Err(query);
-        }
-    };
-    let ast::SetExpr::Select(select) = query.body.as_mut() else { return Err(query) };
-    let plain = select.distinct.is_none()
-        && select.having.is_none()
-        && matches!(&select.group_by, ast::GroupByExpr::Expressions(by, _) if by.is_empty());
-    let item = match select.projection.as_slice() {
-        [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] if bare && plain => {
-            expr.clone()
-        }
-        _ => return Err(query),
-    };
-    let mut item_call = call("array_agg", vec![item.clone()]);
-    if let Expr::Function(ast::Function { args: FunctionArguments::List(list), .. }) = &mut item_call
-        && !order.is_empty()
-    {
-        // The only column can be named by its position.
-        let named = |mut by: ast::OrderByExpr| {
-            if matches!(&by.expr, Expr::Value(v) if matches!(v.value, Value::Number(..))) {
-                by.expr = item.clone();
-            }
-            by
-        };
-        list.clauses.push(ast::FunctionArgumentClause::OrderBy(order.into_iter().map(named).collect()));
-    }
-    select.projection = vec![SelectItem::UnnamedExpr(item_call)];
-    Ok(query)
-}
-
-fn transformed_array(query: &Query) -> Option<Expr> {
-    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let bare = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
-    let [
-        ast::TableWithJoins {
-            relation: ast::TableFactor::Table { name, alias, args: Some(args), .. },
-            joins,
-        },
-    ] = select.from.as_slice()
-    else {
-        return None;
-    };
-    let unnest = matches!(name.0.last(), Some(ObjectNamePart::Identifier(i)) if fold(i) == "unnest");
-    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array))] = args.args.as_slice() else {
-        return None;
-    };
-    if !bare || !unnest || !joins.is_empty() || select.selection.is_some() || select.distinct.is_some() {
-        return None;
-    }
-    let [SelectItem::UnnamedExpr(body) | SelectItem::ExprWithAlias { expr: body, .. }] =
-        select.projection.as_slice()
-    else {
-        return None;
-    };
-    let item = alias.as_ref()?.name.clone();
-    let lambda = Expr::Lambda(ast::LambdaFunction {
-        params: ast::OneOrManyWithParens::One(ast::LambdaFunctionParameter { name: item, data_type: None }),
-        body: Box::new(body.clone()),
-        syntax: ast::LambdaSyntax::Arrow,
-    });
-    Some(call("array_transform", vec![array.clone(), lambda]))
-}
-
 /// `name(args)`.
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args =
         args.into_iter().map(|arg| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))).collect();
     Expr::Function(ast::Function {

@@ -2,11 +2,11 @@
 //! as PostgreSQL does.
 
 use crate::error::SqlError;
-use crate::functions::{error::external, type_name};
-use arrow::datatypes::DataType;
+use crate::functions::{error::external, scalar::literal_names, type_name};
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::Result;
 use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use weir_catalog::SqlState;
 
@@ -39,6 +39,12 @@ impl ScalarUDFImpl for UnknownFunction {
         Err(external(undefined_function(&self.name, types, self.nearest.as_deref())))
     }
 
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
+        let names = literal_names(&types, args.scalar_arguments);
+        Err(external(undefined(&self.name, &names, self.nearest.as_deref())))
+    }
+
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Err(external(undefined_function(&self.name, &[], self.nearest.as_deref())))
     }
@@ -46,7 +52,10 @@ impl ScalarUDFImpl for UnknownFunction {
 
 /// `function f(types) does not exist`.
 pub(super) fn undefined_function(name: &str, types: &[DataType], nearest: Option<&str>) -> SqlError {
-    let types: Vec<String> = types.iter().map(type_name).collect();
+    undefined(name, &types.iter().map(type_name).collect::<Vec<_>>(), nearest)
+}
+
+fn undefined(name: &str, types: &[String], nearest: Option<&str>) -> SqlError {
     let error = SqlError::new(
         SqlState::UNDEFINED_FUNCTION,
         format!("function {name}({}) does not exist", types.join(", ")),

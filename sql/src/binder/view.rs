@@ -6,10 +6,10 @@ use super::create::{check_key_types, created, existing, new_name};
 use super::options::{check_format, check_options, invalid, take_bool, take_connector};
 use super::query::{self, Planned};
 use super::types::arrow_to_sql;
-use super::{BindContext, Bound, optimize, report};
+use super::{BindContext, Bound, optimize, replace, report};
 use crate::error::SqlError;
+use crate::parser::parse_query;
 use crate::parser::statement::{CreateSink, CreateView};
-use crate::parser::{parse_query, written};
 use crate::plan::{Distribution, StreamPlan};
 use crate::rewrite::exchange::with_output_distribution;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -53,9 +53,8 @@ pub(super) fn create_materialized_view(
 
 pub(super) fn create_view(view: &CreateView, context: &BindContext, text: &str) -> Result<Bound, SqlError> {
     let name = new_name(&view.name, context)?;
-    if view.or_replace && context.catalog.get(&name).is_some() {
-        return Err(SqlError::not_supported("CREATE OR REPLACE VIEW of a name that exists")
-            .hint(format!("DROP VIEW {} first.", written(&view.name))));
+    if let Some(object) = context.catalog.get(&name).filter(|_| view.or_replace) {
+        return replace::replace_view(object, view, context, text);
     }
     if let Some(skip) = existing(&name, view.if_not_exists, "CREATE VIEW", context)? {
         return Ok(skip);
@@ -123,7 +122,7 @@ pub(super) fn with_plan(bound: Bound, plan: StreamPlan, notices: Vec<String>) ->
 }
 
 /// Plans a query that is to be stored, and what it reads.
-fn stored_query(
+pub(super) fn stored_query(
     query: &sqlparser::ast::Query,
     query_text: &str,
     context: &BindContext,

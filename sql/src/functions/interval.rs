@@ -41,10 +41,12 @@ fn scale(interval: IntervalMonthDayNano, by: impl Fn(f64) -> f64) -> Option<Inte
     // Fractions of a month are days of 30 a month, to the microsecond.
     let month_days = round_us((months - whole_months) * 30.0);
     let whole_days = days.trunc();
-    let rest = round_us(month_days.fract() + (days - whole_days));
-    let total_days = whole_days + month_days.trunc() + rest.trunc();
-    let time_us =
-        (by(interval.nanoseconds as f64 / 1_000.0) + rest.fract() * 86_400_000_000.0).round_ties_even();
+    // What is left of days is seconds, to the microsecond.
+    let seconds = round_us((month_days.fract() + (days - whole_days)) * 86_400.0);
+    let carried = (seconds / 86_400.0).trunc();
+    let total_days = whole_days + month_days.trunc() + carried;
+    let rest_us = (seconds - carried * 86_400.0) * 1_000_000.0;
+    let time_us = (by(interval.nanoseconds as f64 / 1_000.0) + rest_us).round_ties_even();
     if !in_range(whole_months, f64::from(i32::MAX))
         || !in_range(total_days, f64::from(i32::MAX))
         || !in_range(time_us, i64::MAX as f64 / 1_000.0)
@@ -58,9 +60,9 @@ fn in_range(value: f64, limit: f64) -> bool {
     value.is_finite() && value.abs() <= limit
 }
 
-/// PostgreSQL's TSROUND: to the microsecond, so that 1/3 * 30 is 10.
-fn round_us(days: f64) -> f64 {
-    (days * 1_000_000.0).round_ties_even() / 1_000_000.0
+/// PostgreSQL's TSROUND: to six digits, so that 1/3 * 30 is 10.
+fn round_us(value: f64) -> f64 {
+    (value * 1_000_000.0).round_ties_even() / 1_000_000.0
 }
 
 /// What PostgreSQL compares of an interval: a month counts 30 days, a day 24 hours.
@@ -115,6 +117,7 @@ mod tests {
         assert_eq!(multiply(interval(0, 1, 0), 1.5), Some(interval(0, 1, 43_200_000_000)));
         assert_eq!(divide(interval(1, 0, 0), 3.0), interval(0, 10, 0));
         assert_eq!(divide(interval(0, 0, 3_600_000_000), 4.0), interval(0, 0, 900_000_000));
+        assert_eq!(divide(interval(0, 1, 0), 3.0), interval(0, 0, 28_800_000_000));
         assert_eq!(multiply(interval(i32::MAX, 0, 0), 2.0), None);
     }
 

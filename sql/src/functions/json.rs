@@ -3,6 +3,7 @@
 //! A jsonb is text in the normal form: keys in PostgreSQL's order (shorter first, then by bytes), the
 //! last of equal keys, one space after `:` and `,`.
 
+use super::json_value::Json;
 use super::scalar::{Function, Kernel, exactly};
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
@@ -10,48 +11,13 @@ use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr::{Cast, ScalarFunction};
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
-use serde_json::Value;
 use sqlparser::ast::BinaryOperator;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 /// The normal form of a JSON text; `None` if it is none.
 pub fn normalized(text: &str) -> Option<String> {
-    serde_json::from_str(text).ok().map(|value: Value| shown(&value))
-}
-
-/// A value in its normal form.
-fn shown(value: &Value) -> String {
-    let mut out = String::new();
-    write(value, &mut out);
-    out
-}
-
-/// Appends a value in its normal form.
-fn write(value: &Value, out: &mut String) {
-    match value {
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                out.push_str(if i > 0 { ", " } else { "" });
-                write(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
-            out.push('{');
-            for (i, (name, value)) in fields.into_iter().enumerate() {
-                out.push_str(if i > 0 { ", " } else { "" });
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push_str(": ");
-                write(value, out);
-            }
-            out.push('}');
-        }
-        plain => out.push_str(&plain.to_string()),
-    }
+    Json::parse(text).map(|value| value.shown())
 }
 
 const KEY: [DataType; 2] = [DataType::Utf8, DataType::Utf8];
@@ -139,47 +105,47 @@ fn jsonb() -> FieldRef {
 }
 
 /// The parsed JSON of each row, and what `f` makes of it.
-fn each<T>(jsons: &StringArray, f: impl Fn(&Value, usize) -> Option<T>) -> Vec<Option<T>> {
+fn each<T>(jsons: &StringArray, f: impl Fn(&Json, usize) -> Option<T>) -> Vec<Option<T>> {
     (0..jsons.len())
         .map(|row| {
-            let value: Value = jsons.is_valid(row).then(|| serde_json::from_str(jsons.value(row)).ok())??;
+            let value = jsons.is_valid(row).then(|| Json::parse(jsons.value(row)))??;
             f(&value, row)
         })
         .collect()
 }
 
-fn text_of(value: &Value) -> Option<String> {
+fn text_of(value: &Json) -> Option<String> {
     match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(shown(other)),
+        Json::Null => None,
+        Json::Text(text) => Some(text.clone()),
+        other => Some(other.shown()),
     }
 }
 
-fn element(value: &Value, index: i64) -> Option<&Value> {
+fn element(value: &Json, index: i64) -> Option<&Json> {
     let items = value.as_array()?;
     let index =
         if index < 0 { items.len().checked_sub(index.unsigned_abs() as usize)? } else { index as usize };
     items.get(index)
 }
 
-fn member(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
+fn member(args: &[ArrayRef], show: fn(&Json) -> Option<String>) -> ArrayRef {
     let jsons = args[0].as_string::<i32>();
-    let found = |value: &Value, row: usize| match args[1].data_type() {
+    let found = |value: &Json, row: usize| match args[1].data_type() {
         DataType::Int32 => {
             let indexes = args[1].as_primitive::<Int32Type>();
             element(value, i64::from(indexes.is_valid(row).then(|| indexes.value(row))?)).and_then(show)
         }
         _ => {
             let keys = args[1].as_string::<i32>();
-            value.as_object()?.get(keys.is_valid(row).then(|| keys.value(row))?).and_then(show)
+            value.get(keys.is_valid(row).then(|| keys.value(row))?).and_then(show)
         }
     };
     Arc::new(each(jsons, found).into_iter().collect::<StringArray>())
 }
 
 fn get(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    Ok(member(args, |v| Some(shown(v))))
+    Ok(member(args, |v| Some(v.shown())))
 }
 
 fn get_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
@@ -187,16 +153,16 @@ fn get_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
 }
 
 /// A step of a path: a member's name or an element's number.
-fn step<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+fn step<'v>(value: &'v Json, name: &str) -> Option<&'v Json> {
     match value {
-        Value::Object(fields) => fields.get(name),
-        Value::Array(_) => element(value, name.parse().ok()?),
+        Json::Object(_) => value.get(name),
+        Json::Array(_) => element(value, name.parse().ok()?),
         _ => None,
     }
 }
 
-fn at_path(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
-    let found = |value: &Value, row: usize| {
+fn at_path(args: &[ArrayRef], show: fn(&Json) -> Option<String>) -> ArrayRef {
+    let found = |value: &Json, row: usize| {
         let steps = args[1..].iter().map(|s| s.as_string::<i32>());
         let mut at = value;
         for names in steps {
@@ -208,16 +174,16 @@ fn at_path(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
 }
 
 fn path(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    Ok(at_path(args, |v| Some(shown(v))))
+    Ok(at_path(args, |v| Some(v.shown())))
 }
 
 fn path_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
     Ok(at_path(args, text_of))
 }
 
-fn at_list_path(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayRef {
+fn at_list_path(args: &[ArrayRef], show: fn(&Json) -> Option<String>) -> ArrayRef {
     let lists = args[1].as_list::<i32>();
-    let found = |value: &Value, row: usize| {
+    let found = |value: &Json, row: usize| {
         let names = lists.is_valid(row).then(|| lists.value(row))?;
         let mut at = value;
         for name in names.as_string::<i32>() {
@@ -229,7 +195,7 @@ fn at_list_path(args: &[ArrayRef], show: fn(&Value) -> Option<String>) -> ArrayR
 }
 
 fn list_path(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    Ok(at_list_path(args, |v| Some(shown(v))))
+    Ok(at_list_path(args, |v| Some(v.shown())))
 }
 
 fn list_path_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
@@ -237,21 +203,21 @@ fn list_path_text(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
 }
 
 fn type_of(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let name = |value: &Value, _row: usize| {
+    let name = |value: &Json, _row: usize| {
         Some(match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
+            Json::Null => "null",
+            Json::Bool(_) => "boolean",
+            Json::Number(_) => "number",
+            Json::Text(_) => "string",
+            Json::Array(_) => "array",
+            Json::Object(_) => "object",
         })
     };
     Ok(Arc::new(each(args[0].as_string(), name).into_iter().collect::<StringArray>()))
 }
 
 fn array_length(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let length = |value: &Value, _row: usize| value.as_array().map(|items| items.len() as i32);
+    let length = |value: &Json, _row: usize| value.as_array().map(|items| items.len() as i32);
     Ok(Arc::new(each(args[0].as_string(), length).into_iter().collect::<Int32Array>()))
 }
 

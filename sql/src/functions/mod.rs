@@ -12,7 +12,10 @@ pub mod error;
 pub mod format;
 pub mod interval;
 pub mod json;
+pub mod json_value;
 pub mod math;
+mod number_pattern;
+mod number_text;
 pub mod numeric;
 pub mod operator;
 mod operator_time;
@@ -21,6 +24,7 @@ pub mod ranking;
 pub mod retyped;
 pub mod rules;
 pub mod scalar;
+pub mod single;
 pub mod string;
 pub mod system;
 pub mod table;
@@ -95,7 +99,10 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let every =
         datafusion_functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone().with_aliases(["every"]);
-    let own: Vec<_> = aggregate::functions().into_iter().chain([Arc::new(every)]).collect();
+    let variance =
+        datafusion_functions_aggregate::variance::var_samp_udaf().as_ref().clone().with_aliases(["variance"]);
+    let own: Vec<_> =
+        aggregate::functions().into_iter().chain([Arc::new(every), Arc::new(variance)]).collect();
     let others = datafusion_functions_aggregate::all_default_aggregate_functions();
     let names: HashSet<String> = own.iter().map(|f| f.name().to_owned()).collect();
     let others: Vec<_> = others.into_iter().filter(|f| !names.contains(f.name())).collect();

@@ -307,7 +307,9 @@ pub fn interval(text: &str) -> Result<IntervalMonthDayNano, ParseError> {
         } else {
             let value: f64 = word.parse().map_err(|_| Syntax)?;
             let unit = words.next_if(|w| w.starts_with(|c: char| c.is_ascii_alphabetic()));
-            parts.add(value, unit.as_deref().unwrap_or("seconds"))?;
+            // A number before a time of day counts days.
+            let bare = if words.peek().is_some_and(|w| w.contains(':')) { "days" } else { "seconds" };
+            parts.add(value, unit.as_deref().unwrap_or(bare))?;
         }
     }
     parts.finish(if ago { -1.0 } else { 1.0 })

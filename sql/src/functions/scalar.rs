@@ -120,7 +120,9 @@ impl ScalarUDFImpl for Function {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let types: Vec<DataType> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
-        let types = (self.coerce)(&types).ok_or_else(|| no_such(self.name, &types))?;
+        let literal =
+            |types: &[DataType]| no_such_call(self.name, &literal_names(types, args.scalar_arguments));
+        let types = (self.coerce)(&types).ok_or_else(|| literal(&types))?;
         let output = (self.output)(&types, args.scalar_arguments);
         Ok(Arc::new(Field::new(self.name, output, true)))
     }
@@ -148,10 +150,24 @@ fn is_operator(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_alphabetic())
 }
 
+/// What PostgreSQL calls the types of arguments that may be literals: an integer that fits is an
+/// integer, a quoted one is unknown.
+pub fn literal_names(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Vec<String> {
+    let name = |(i, data_type): (usize, &DataType)| match literals.get(i).copied().flatten() {
+        Some(ScalarValue::Int64(Some(value))) if i32::try_from(*value).is_ok() => "integer".to_owned(),
+        Some(ScalarValue::Utf8(Some(_))) => "unknown".to_owned(),
+        _ => type_name(data_type),
+    };
+    types.iter().enumerate().map(name).collect()
+}
+
 /// 42883, as PostgreSQL says it of functions and of operators.
 pub fn no_such(name: &str, types: &[DataType]) -> DataFusionError {
-    let names: Vec<String> = types.iter().map(type_name).collect();
-    let (what, hint) = match names.as_slice() {
+    no_such_call(name, &types.iter().map(type_name).collect::<Vec<_>>())
+}
+
+fn no_such_call(name: &str, names: &[String]) -> DataFusionError {
+    let (what, hint) = match names {
         [left, right] if is_operator(name) => (
             format!("operator does not exist: {left} {name} {right}"),
             "No operator matches the given name and argument types. You might need to add explicit type casts.",

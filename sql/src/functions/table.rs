@@ -226,7 +226,10 @@ fn interval_us(expr: Expr) -> Result<i64> {
         Expr::Literal(value, _) => value,
         Expr::Alias(alias) => return interval_us(*alias.expr),
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Interval(_)) => match *cast.expr {
-            Expr::Literal(text, _) => text.cast_to(&ScalarValue::IntervalMonthDayNano(None).data_type())?,
+            Expr::Literal(ScalarValue::Utf8(Some(text)), _) => {
+                let interval = super::parse::interval(&text).map_err(|_| not_constant())?;
+                ScalarValue::IntervalMonthDayNano(Some(interval))
+            }
             _ => return Err(not_constant()),
         },
         Expr::Negative(inner) => return Ok(-interval_us(*inner)?),

@@ -1,10 +1,12 @@
-//! `to_char` of times, `to_timestamp` and `to_date` of text: PostgreSQL's patterns.
+//! `to_char` of times and numbers, `to_timestamp` and `to_date` of text: PostgreSQL's patterns.
 //!
 //! A pattern is taken apart once and then applied to every row.
 
 use super::calendar::{self, DAY_US};
 use super::datetime::timestamptz;
 use super::error::failure;
+use super::number_text;
+use super::numeric::PRECISION;
 use super::scalar::{Function, Kernel, exactly};
 use super::time_pattern::{Case, DAYS, Field, MONTHS, Piece, grain_us, pieces};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringBuilder};
@@ -34,6 +36,9 @@ fn coerce(types: &[DataType]) -> Option<Vec<DataType>> {
         return None;
     };
     let time = match time {
+        t if t.is_integer() => DataType::Decimal128(PRECISION, 0),
+        DataType::Decimal128(_, _) | DataType::Float64 => time.clone(),
+        DataType::Float32 => DataType::Float64,
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
         DataType::Date32 | DataType::Null => DataType::Timestamp(TimeUnit::Microsecond, None),
         _ => return None,
@@ -179,6 +184,9 @@ impl<'a> Compiled<'a> {
 }
 
 fn to_char(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    if args[0].data_type().is_numeric() {
+        return number_text::to_char(&args[0], &args[1]);
+    }
     let times = args[0].as_primitive::<TimestampMicrosecondType>();
     let patterns = args[1].as_string::<i32>();
     let mut compiled = Compiled::new();

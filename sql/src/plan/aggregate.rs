@@ -1,29 +1,36 @@
-//! GROUP BY and DISTINCT to aggregate nodes. Group expressions, arguments and filters become
-//! columns of the input first, so that the operator only picks columns.
+//! GROUP BY and DISTINCT to aggregate nodes; grouping sets are in [`super::grouping`]. Group
+//! expressions, arguments and filters become columns of the input first, so that the operator only
+//! picks columns.
+//!
+//! The value of a subquery's only row is the least of its values and the count of its rows, with a
+//! projection that fails where there are several.
 
-use super::exprs::{check_keys, plan_error, with_columns};
+use super::exprs::{Computed, check_keys, passed, plan_error, project, with_columns};
 use super::lower::Lowering;
 use super::node::{AggregateCall, AggregateFunction, PlanNode, PlanOp};
 use crate::error::SqlError;
-use arrow::datatypes::{Field, Schema};
+use crate::functions::single::{SINGLE_VALUE, single_row};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::DFSchema;
 use datafusion_expr::expr::{AggregateFunction as AggregateExpr, AggregateFunctionParams};
-use datafusion_expr::utils::enumerate_grouping_sets;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion_physical_expr::ScalarFunctionExpr;
 use std::sync::Arc;
 
 /// An aggregate call as written, before its columns are placed.
-struct Parsed<'a> {
-    function: AggregateFunction,
-    argument: Option<&'a Expr>,
-    distinct: bool,
-    filter: Option<&'a Expr>,
+pub(super) struct Parsed<'a> {
+    pub(super) function: AggregateFunction,
+    pub(super) argument: Option<&'a Expr>,
+    pub(super) distinct: bool,
+    pub(super) filter: Option<&'a Expr>,
+    /// The value of the only row: the least one, where there is one row.
+    single: bool,
 }
 
 impl Lowering<'_> {
     pub(super) fn lower_aggregate(&self, aggregate: &Aggregate) -> Result<PlanNode, SqlError> {
         if matches!(aggregate.group_expr.first(), Some(Expr::GroupingSet(_))) {
-            return Err(grouping_sets_refused(aggregate));
+            return self.lower_grouping_sets(aggregate);
         }
         let parsed: Vec<Parsed<'_>> = aggregate.aggr_expr.iter().map(parse_call).collect::<Result<_, _>>()?;
         let mut exprs: Vec<&Expr> = aggregate.group_expr.iter().collect();
@@ -34,7 +41,7 @@ impl Lowering<'_> {
         let place = |wanted: &Expr| exprs.iter().position(|e| *e == wanted).map(|i| places[i]);
         let group: Vec<usize> = places[..aggregate.group_expr.len()].to_vec();
         check_keys(&input, &group, "the grouping")?;
-        let calls: Vec<AggregateCall> = parsed
+        let mut calls: Vec<AggregateCall> = parsed
             .iter()
             .enumerate()
             .map(|(i, call)| AggregateCall {
@@ -46,7 +53,14 @@ impl Lowering<'_> {
             })
             .collect();
         check_arguments(&input, &calls)?;
-        Ok(aggregate_node(input, group, calls, &aggregate.schema))
+        let singles: Vec<usize> = (0..parsed.len()).filter(|i| parsed[*i].single).collect();
+        if singles.is_empty() {
+            return Ok(aggregate_node(input, group, calls, &aggregate.schema));
+        }
+        calls.push(row_count());
+        let node = aggregate_node(input, group.clone(), calls, &aggregate.schema);
+        let singles: Vec<usize> = singles.into_iter().map(|i| group.len() + i).collect();
+        single_values(node, &singles)
     }
 
     /// SELECT DISTINCT: groups without calls.
@@ -56,6 +70,34 @@ impl Lowering<'_> {
         check_keys(&node, &group, "the DISTINCT")?;
         Ok(aggregate_node(node, group, Vec::new(), input.schema()))
     }
+}
+
+fn row_count() -> AggregateCall {
+    AggregateCall {
+        function: AggregateFunction::Count,
+        argument: None,
+        distinct: false,
+        filter: None,
+        output: Field::new("rows", DataType::Int64, false),
+    }
+}
+
+/// The aggregates `node` with the row count at its end: without it, and with `columns` failing
+/// where there are several rows.
+fn single_values(node: PlanNode, columns: &[usize]) -> Result<PlanNode, SqlError> {
+    let rows = node.arity() - 1;
+    let mut computed: Vec<Computed> = Vec::with_capacity(rows);
+    for i in 0..rows {
+        let (value, field) = passed(&node, i);
+        if !columns.contains(&i) {
+            computed.push((value, field));
+            continue;
+        }
+        let arguments = vec![passed(&node, rows).0, value];
+        let call = ScalarFunctionExpr::try_new(single_row(), arguments, &node.schema, Arc::default());
+        computed.push((Arc::new(call.map_err(plan_error)?), field.with_nullable(true)));
+    }
+    Ok(project(node, computed))
 }
 
 fn aggregate_node(
@@ -73,7 +115,7 @@ fn aggregate_node(
     PlanNode::over(PlanOp::Aggregate { group, calls }, vec![input], Arc::new(Schema::new(fields)))
 }
 
-fn parse_call(expr: &Expr) -> Result<Parsed<'_>, SqlError> {
+pub(super) fn parse_call(expr: &Expr) -> Result<Parsed<'_>, SqlError> {
     let call = match expr {
         Expr::Alias(alias) => return parse_call(&alias.expr),
         Expr::AggregateFunction(call) => call,
@@ -87,7 +129,7 @@ fn parse_call(expr: &Expr) -> Result<Parsed<'_>, SqlError> {
         "count" => AggregateFunction::Count,
         "sum" => AggregateFunction::Sum,
         "avg" => AggregateFunction::Avg,
-        "min" => AggregateFunction::Min,
+        "min" | SINGLE_VALUE => AggregateFunction::Min,
         "max" => AggregateFunction::Max,
         "bool_and" | "every" => AggregateFunction::BoolAnd,
         "bool_or" => AggregateFunction::BoolOr,
@@ -116,11 +158,13 @@ fn parse_call(expr: &Expr) -> Result<Parsed<'_>, SqlError> {
     // The least of distinct values is the least of all.
     let idempotent =
         !matches!(function, AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg);
-    Ok(Parsed { function, argument, distinct: *distinct && !idempotent, filter: filter.as_deref() })
+    let distinct = *distinct && !idempotent;
+    let single = func.name() == SINGLE_VALUE;
+    Ok(Parsed { function, argument, distinct, filter: filter.as_deref(), single })
 }
 
 /// What is kept in order or told apart must have an order.
-fn check_arguments(input: &PlanNode, calls: &[AggregateCall]) -> Result<(), SqlError> {
+pub(super) fn check_arguments(input: &PlanNode, calls: &[AggregateCall]) -> Result<(), SqlError> {
     for call in calls {
         let ordered = matches!(call.function, AggregateFunction::Min | AggregateFunction::Max);
         if let Some(argument) = call.argument.filter(|_| ordered || call.distinct) {
@@ -128,13 +172,4 @@ fn check_arguments(input: &PlanNode, calls: &[AggregateCall]) -> Result<(), SqlE
         }
     }
     Ok(())
-}
-
-fn grouping_sets_refused(aggregate: &Aggregate) -> SqlError {
-    let sets = enumerate_grouping_sets(aggregate.group_expr.clone()).map_err(plan_error);
-    match sets {
-        Ok(_) => SqlError::not_supported("GROUPING SETS, ROLLUP or CUBE in a materialized view or sink")
-            .hint("Write one GROUP BY for each set and put them together with UNION ALL."),
-        Err(error) => error,
-    }
 }

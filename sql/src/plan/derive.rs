@@ -41,6 +41,12 @@ pub fn properties(op: &PlanOp, inputs: &[PlanNode], schema: &SchemaRef) -> Prope
         },
         PlanOp::Filter { .. } => inputs[0].properties.clone(),
         PlanOp::Project { exprs } => of_project(exprs, &inputs[0].properties),
+        PlanOp::Expand { .. } => Properties {
+            append_only: inputs[0].properties.append_only,
+            key: None,
+            watermarks: Vec::new(),
+            distribution: Distribution::Any,
+        },
         PlanOp::Union => of_union(inputs),
         PlanOp::Aggregate { group, calls } => of_aggregate(group, calls.is_empty(), &inputs[0].properties),
         PlanOp::Join { kind, left_keys, right_keys, .. } => {
@@ -49,6 +55,7 @@ pub fn properties(op: &PlanOp, inputs: &[PlanNode], schema: &SchemaRef) -> Prope
         PlanOp::TopN { group, limit, rank, .. } => {
             of_top_n(group, *limit, rank.then(|| schema.fields().len() - 1), &inputs[0].properties)
         }
+        PlanOp::Over { group, .. } => of_top_n(group, None, None, &inputs[0].properties),
         PlanOp::Window { kind, time } => of_window(*kind, *time, schema, &inputs[0].properties),
         PlanOp::Exchange { to } => Properties { distribution: to.clone(), ..inputs[0].properties.clone() },
     }

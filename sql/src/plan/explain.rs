@@ -44,6 +44,11 @@ pub fn describe(node: &PlanNode, catalog: &CatalogSnapshot) -> String {
         PlanOp::Values { rows } => format!("Values {} rows ({})", rows.num_rows(), all_names(&node.schema)),
         PlanOp::Filter { predicate } => format!("Filter {predicate}"),
         PlanOp::Project { exprs } => format!("Project {}", computed(exprs, &node.schema)),
+        PlanOp::Expand { projections } => {
+            let all: Vec<String> =
+                projections.iter().map(|exprs| format!("({})", computed(exprs, &node.schema))).collect();
+            format!("Expand {}", all.join(", "))
+        }
         PlanOp::Union => "Union".to_owned(),
         PlanOp::Aggregate { group, calls } if calls.is_empty() => {
             format!("Distinct ({})", names(group, input))
@@ -71,6 +76,11 @@ pub fn describe(node: &PlanNode, catalog: &CatalogSnapshot) -> String {
                 "TopN group ({}) order ({order}) offset {offset} limit {limit}{rank}",
                 names(group, input)
             )
+        }
+        PlanOp::Over { group, order, calls } => {
+            let calls: Vec<String> = calls.iter().map(|c| c.output.name().clone()).collect();
+            let order = sort_keys(order, input);
+            format!("Over group ({}) order ({order}) calls ({})", names(group, input), calls.join(", "))
         }
         PlanOp::Window { kind, time } => format!("Window {kind} by {}", name(*time, input)),
         PlanOp::Exchange { to } => format!("Exchange {}", distribution(to, &node.schema)),

@@ -30,6 +30,7 @@ fn state_of(node: &PlanNode) -> Option<String> {
         PlanOp::Source { .. }
         | PlanOp::Filter { .. }
         | PlanOp::Project { .. }
+        | PlanOp::Expand { .. }
         | PlanOp::Union
         | PlanOp::Window { .. }
         | PlanOp::Exchange { .. } => return None,
@@ -48,6 +49,10 @@ fn state_of(node: &PlanNode) -> Option<String> {
         PlanOp::Join { kind, left_keys, right_keys, null_equal, residual } => {
             let residual = residual.as_ref().map(|r| nameless(&r.to_string()));
             format!("join {kind:?} {left_keys:?} {right_keys:?} {null_equal} {residual:?}")
+        }
+        PlanOp::Over { group, order, calls } => {
+            let calls: Vec<String> = calls.iter().map(|c| c.function.to_string()).collect();
+            format!("over {group:?} {order:?} {calls:?}")
         }
         PlanOp::TopN { group, order, offset, limit, rank } => {
             format!("top_n {group:?} {order:?} {offset} {limit:?} {rank}")

@@ -6,7 +6,7 @@
 use super::exprs::{computed, physical, plan_error, project, trim};
 use super::node::{PlanNode, PlanOp, StreamPlan};
 use super::scan;
-use super::top_n::Ranked;
+use super::top_n::{Ranked, row_number_of};
 use crate::error::SqlError;
 use crate::rewrite::exchange::place_exchanges;
 use arrow::datatypes::{Field, Schema};
@@ -35,7 +35,10 @@ impl Lowering<'_> {
         match plan {
             LogicalPlan::Projection(projection) => self.lower_projection(projection),
             LogicalPlan::Filter(filter) => self.lower_filter(filter),
-            LogicalPlan::Window(window) => self.lower_ranked(window, Default::default(), true),
+            LogicalPlan::Window(window) if row_number_of(window).is_some() => {
+                self.lower_ranked(window, Default::default(), true)
+            }
+            LogicalPlan::Window(window) => self.lower_over(window),
             LogicalPlan::Aggregate(aggregate) => self.lower_aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.lower_distinct(input),
             LogicalPlan::Sort(sort) => self.lower_sort(sort),

@@ -11,10 +11,12 @@ pub mod derive;
 pub mod explain;
 mod exprs;
 pub mod fingerprint;
+mod grouping;
 mod join;
 pub mod lower;
 pub mod node;
 pub mod optimize;
+mod over;
 pub mod property;
 mod scan;
 mod top_n;
@@ -22,7 +24,7 @@ mod window;
 
 pub use lower::lower;
 pub use node::{
-    AggregateCall, AggregateFunction, JoinKind, PlanNode, PlanOp, SortKey, StreamPlan, WindowKind,
+    AggregateCall, AggregateFunction, JoinKind, OverCall, PlanNode, PlanOp, SortKey, StreamPlan, WindowKind,
 };
 pub use optimize::optimize;
 pub use property::{Distribution, Properties};

@@ -44,6 +44,8 @@ pub enum PlanOp {
     Filter { predicate: Arc<dyn PhysicalExpr> },
     /// Computes columns.
     Project { exprs: Vec<Arc<dyn PhysicalExpr>> },
+    /// Each row once for each of these projections, in no order.
+    Expand { projections: Vec<Vec<Arc<dyn PhysicalExpr>>> },
     /// All rows of all inputs (same types).
     Union,
     /// Groups by columns; output: the group columns, then one column a call. Without group
@@ -62,6 +64,8 @@ pub enum PlanOp {
     /// Per group, the rows `offset..offset+limit` in this order; ties are broken by the whole row.
     /// With `rank`, an i64 column `row_number` from 1 is appended.
     TopN { group: Vec<usize>, order: Vec<SortKey>, offset: u64, limit: Option<u64>, rank: bool },
+    /// Appends window functions over partitions in an order; ties are broken by the whole row.
+    Over { group: Vec<usize>, order: Vec<SortKey>, calls: Vec<OverCall> },
     /// Appends `window_start` and `window_end` of the windows that each row falls in.
     Window { kind: WindowKind, time: usize },
     /// Moves rows to where the distribution says.
@@ -135,6 +139,15 @@ pub struct AggregateCall {
     pub distinct: bool,
     /// A boolean input column: only rows where it is true.
     pub filter: Option<usize>,
+    /// The output column.
+    pub output: Field,
+}
+
+/// One window function of an [`PlanOp::Over`].
+#[derive(Clone, Debug)]
+pub struct OverCall {
+    /// The function, as a logical expression: columns are named by their ordinals in the input.
+    pub function: datafusion_expr::Expr,
     /// The output column.
     pub output: Field,
 }

@@ -48,7 +48,7 @@ pub fn optimize(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPla
     let mut options = options.clone();
     options.optimizer.filter_null_join_keys = true;
     options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
-    let plan = plan.transform_up_with_subqueries(distinct_on_as_row_number)?.data;
+    let plan = plan.transform_up_with_subqueries(|plan| distinct_on_as_row_number(plan, false))?.data;
     let context =
         OptimizerContext::new_with_config_options(Arc::new(options)).without_query_execution_start_time();
     Optimizer::with_rules(rules()).optimize(plan, &context, |_, _| {})
@@ -82,19 +82,20 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 }
 
 /// DISTINCT ON (a) … ORDER BY a, b keeps the first row of each a: `row_number() = 1`. DataFusion
-/// would make `first_value` aggregates of it, one a column.
-fn distinct_on_as_row_number(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// would make `first_value` aggregates of it, one a column. `sorted`: the rows come in that order.
+pub(crate) fn distinct_on_as_row_number(plan: LogicalPlan, sorted: bool) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Distinct(Distinct::On(DistinctOn { on_expr, select_expr, sort_expr, input, schema })) =
         plan
     else {
         return Ok(Transformed::no(plan));
     };
+    let order = sort_expr.unwrap_or_default();
     let number = Expr::WindowFunction(Box::new(WindowFunction {
         fun: WindowFunctionDefinition::WindowUDF(crate::functions::ranking::row_number()),
         params: WindowFunctionParams {
             args: Vec::new(),
             partition_by: on_expr,
-            order_by: sort_expr.unwrap_or_default(),
+            order_by: order.clone(),
             window_frame: WindowFrame::new(Some(false)),
             filter: None,
             null_treatment: None,
@@ -107,10 +108,9 @@ fn distinct_on_as_row_number(plan: LogicalPlan) -> Result<Transformed<LogicalPla
         .zip(schema.iter())
         .map(|(expr, (qualifier, field))| expr.alias_qualified(qualifier.cloned(), field.name()))
         .collect();
-    let plan = LogicalPlanBuilder::from(input)
+    let first = LogicalPlanBuilder::from(input)
         .window(vec![number])?
-        .filter(Expr::Column(Column::from_name(name)).eq(lit(1i64)))?
-        .project(columns)?
-        .build()?;
-    Ok(Transformed::yes(plan))
+        .filter(Expr::Column(Column::from_name(name)).eq(lit(1i64)))?;
+    let first = if sorted && !order.is_empty() { first.sort(order)? } else { first };
+    Ok(Transformed::yes(first.project(columns)?.build()?))
 }

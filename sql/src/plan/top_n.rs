@@ -55,7 +55,7 @@ impl RankRange {
     }
 }
 
-/// A window function below projections that only pass columns on.
+/// A `row_number()` below projections that only pass columns on.
 pub(super) struct Ranked<'a> {
     /// From the outermost.
     projections: Vec<&'a Projection>,
@@ -63,13 +63,15 @@ pub(super) struct Ranked<'a> {
 }
 
 impl<'a> Ranked<'a> {
-    /// The window function at or below `plan`, if there is nothing else between.
+    /// The `row_number()` at or below `plan`, if there is nothing else between.
     pub(super) fn below(plan: &'a LogicalPlan) -> Option<Self> {
         let mut projections = Vec::new();
         let mut plan = plan;
         loop {
             match plan {
-                LogicalPlan::Window(window) => return Some(Self { projections, window }),
+                LogicalPlan::Window(window) if row_number_of(window).is_some() => {
+                    return Some(Self { projections, window });
+                }
                 LogicalPlan::SubqueryAlias(alias) => plan = &alias.input,
                 LogicalPlan::Projection(projection)
                     if projection.expr.iter().all(|e| column_of(e).is_some()) =>
@@ -214,7 +216,8 @@ impl Lowering<'_> {
         range: RankRange,
         ranked: bool,
     ) -> Result<PlanNode, SqlError> {
-        let function = row_number_of(window)?;
+        let function = row_number_of(window)
+            .ok_or_else(|| SqlError::not_supported("a rank by other than row_number()"))?;
         let arity = window.input.schema().fields().len();
         let node = trim(self.node(&window.input)?, arity);
         let mut exprs: Vec<&Expr> = function.params.partition_by.iter().collect();
@@ -250,7 +253,7 @@ fn top_n(
     Ok(PlanNode::over(op, vec![node], Arc::new(Schema::new(fields))))
 }
 
-fn sort_keys(exprs: &[SortExpr], places: &[usize]) -> Vec<SortKey> {
+pub(super) fn sort_keys(exprs: &[SortExpr], places: &[usize]) -> Vec<SortKey> {
     let mut keys: Vec<SortKey> = Vec::with_capacity(exprs.len());
     for (expr, column) in exprs.iter().zip(places) {
         // A column decides once.
@@ -270,24 +273,19 @@ fn project_again(node: PlanNode, projection: &Projection) -> Result<PlanNode, Sq
     Ok(project(node, columns))
 }
 
-fn row_number_of(window: &Window) -> Result<&WindowFunction, SqlError> {
-    let hint = "Views know row_number() OVER (PARTITION BY ... ORDER BY ...), best under a filter rn <= n.";
-    let refused = |what: String| {
-        Err(SqlError::not_supported(format!("{what} in a materialized view or sink")).hint(hint))
-    };
-    let [expr] = window.window_expr.as_slice() else {
-        return refused("more than one window function over the same rows".to_owned());
-    };
+/// The window's only function, if it is `row_number()`.
+pub(super) fn row_number_of(window: &Window) -> Option<&WindowFunction> {
+    let [expr] = window.window_expr.as_slice() else { return None };
     let mut expr = expr;
     while let Expr::Alias(alias) = expr {
         expr = &alias.expr;
     }
     match expr {
         Expr::WindowFunction(function) => match &function.fun {
-            WindowFunctionDefinition::WindowUDF(udf) if udf.name() == "row_number" => Ok(function),
-            other => refused(format!("{}() OVER", other.name())),
+            WindowFunctionDefinition::WindowUDF(udf) if udf.name() == "row_number" => Some(function),
+            _ => None,
         },
-        other => refused(format!("the window expression {other}")),
+        _ => None,
     }
 }
 

@@ -61,7 +61,9 @@ fn needs(node: &PlanNode) -> Vec<Distribution> {
         if columns.is_empty() { Distribution::Single } else { Distribution::Hash(columns.to_vec()) }
     };
     match &node.op {
-        PlanOp::Aggregate { group, .. } | PlanOp::TopN { group, .. } => vec![by(group)],
+        PlanOp::Aggregate { group, .. } | PlanOp::TopN { group, .. } | PlanOp::Over { group, .. } => {
+            vec![by(group)]
+        }
         PlanOp::Join { kind: JoinKind::NullAwareAnti, .. } => vec![Distribution::Single; 2],
         PlanOp::Join { left_keys, right_keys, .. } => vec![by(left_keys), by(right_keys)],
         _ => vec![Distribution::Any; node.inputs.len()],

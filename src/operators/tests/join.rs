@@ -10,7 +10,6 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
 use weir_catalog::ObjectId;
 
 const KINDS: [JoinKind; 7] = [
@@ -72,7 +71,7 @@ impl Shape {
             residual,
             schema: if gives_pairs(self.kind) { pairs } else { input(0) },
         };
-        let mut join = HashJoin::new(spec, Arc::new(AtomicU64::new(0)));
+        let mut join = HashJoin::new(spec, Failures::default());
         join.piece_rows = self.piece_rows;
         if self.collide {
             join.sides.iter_mut().for_each(|side| side.collide());

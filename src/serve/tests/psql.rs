@@ -2,7 +2,7 @@
 
 use super::binding::{Binding, Connectors};
 use super::execute::QueryEngine;
-use super::snapshot::{QuerySnapshot, SystemRows};
+use super::snapshot::{QuerySnapshot, ReadPoint, SystemRows};
 use super::*;
 use crate::state::StateError;
 use crate::state::store::StateRead;
@@ -91,7 +91,8 @@ impl Client {
         let bound = bind(&question, &self.context()).map_err(|e| format!("{e:?}"))?;
         let Bound::Query(plan) = bound else { panic!("{}", question.text) };
         let visible = Visible { epoch: Epoch(1), dml_position: 0, state: Arc::new(Nothing) };
-        let snapshot = QuerySnapshot::new(Arc::clone(&self.catalog), visible, None);
+        let at = ReadPoint { catalog: Arc::clone(&self.catalog), visible };
+        let snapshot = QuerySnapshot::new(at, Arc::clone(&self.catalog), None);
         let plan = snapshot.resolve(plan, self).map_err(|e| e.to_string())?;
         let cancel = CancellationToken::new();
         let stream = self.engine.execute(plan, 1 << 30, cancel, None).await.map_err(|e| e.to_string())?;

@@ -192,7 +192,8 @@ impl Fixture {
             dml_position: 0,
             state: Arc::clone(&self.state) as Arc<dyn StateRead>,
         };
-        let snapshot = QuerySnapshot::new(Arc::clone(&self.catalog), visible, overlay);
+        let at = ReadPoint { catalog: Arc::clone(&self.catalog), visible };
+        let snapshot = QuerySnapshot::new(at, Arc::clone(&self.catalog), overlay);
         let plan = snapshot.resolve(plan, &NoSystem)?;
         let stream = self.engine.execute(plan, memory, CancellationToken::new(), None).await?;
         Ok(stream.try_collect().await?)
@@ -346,7 +347,8 @@ async fn limits_hold() {
     let endless = endless.aggregate(Vec::<Expr>::new(), vec![count_all()]).expect("a count");
     let visible =
         Visible { epoch: Epoch(7), dml_position: 0, state: Arc::clone(&fixture.state) as Arc<dyn StateRead> };
-    let snapshot = QuerySnapshot::new(Arc::clone(&fixture.catalog), visible, None);
+    let at = ReadPoint { catalog: Arc::clone(&fixture.catalog), visible };
+    let snapshot = QuerySnapshot::new(at, Arc::clone(&fixture.catalog), None);
     let plan = snapshot.resolve(endless.build().expect("a plan"), &NoSystem).expect("resolved");
     assert!(plan.exists(|n| Ok(matches!(n, LogicalPlan::TableScan(_)))).expect("walked"));
     let cancel = CancellationToken::new();
@@ -359,4 +361,42 @@ async fn limits_hold() {
     cancel.cancel();
     let error = ServeError::from(stream.try_collect::<Vec<_>>().await.expect_err("cancelled"));
     assert_eq!(error, ServeError::canceled());
+}
+
+/// Another session drops what the statement reads, and its rows, before the epoch is taken.
+#[tokio::test]
+async fn what_is_dropped_meanwhile_is_not_read() {
+    let fixture = fixture(2_000);
+    let id_of = |name: &str| fixture.catalog.get(&ObjectName::public(name)).expect("there").id;
+    let without = |dropped: &[ObjectId]| -> Arc<CatalogSnapshot> {
+        let drop = |catalog: CatalogSnapshot, id: &ObjectId| catalog.apply(&CatalogChange::Drop(*id));
+        let all = CatalogSnapshot::clone(&fixture.catalog);
+        Arc::new(dropped.iter().try_fold(all, drop).expect("dropped"))
+    };
+    let filter = || fixture.scan("t").filter(col("name").eq(lit("name1"))).expect("a filter");
+    let expected = total(&fixture.run(filter()).await.expect("rows"));
+    assert!(expected > 0);
+
+    // The index's entries are gone, the catalog of before still names it.
+    let (index, prefix) = (id_of("t_name_at"), id_of("t_name_at").table().0.to_be_bytes());
+    let mut entries = fixture.state.entries.clone();
+    let all = entries.len();
+    entries.retain(|key, _| !key.starts_with(&prefix));
+    assert!(entries.len() < all, "there were some");
+    let state: Arc<dyn StateRead> = Arc::new(MemoryState { entries, scanned: AtomicUsize::new(0) });
+    let read = |now: Arc<CatalogSnapshot>| {
+        let visible = Visible { epoch: Epoch(7), dml_position: 0, state: Arc::clone(&state) };
+        let at = ReadPoint { catalog: Arc::clone(&fixture.catalog), visible };
+        let plan = filter().build().expect("a plan");
+        let resolved = QuerySnapshot::new(at, now, None).resolve(plan, &NoSystem);
+        async {
+            let stream = fixture.engine.execute(resolved?, 1 << 30, CancellationToken::new(), None).await?;
+            Ok::<_, ServeError>(total(&stream.try_collect::<Vec<_>>().await?))
+        }
+    };
+    assert_eq!(read(Arc::clone(&fixture.catalog)).await.expect("rows"), 0, "through the index: none");
+    assert_eq!(read(without(&[index])).await.expect("rows"), expected, "through the table");
+
+    let error = read(without(&[index, id_of("v"), id_of("filling"), id_of("t")])).await;
+    assert_eq!(error.expect_err("it is gone").state.0, "42P01");
 }
