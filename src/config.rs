@@ -4,14 +4,14 @@
 //! Values are text, as SQL writes them; [`SettingSpec::normalize`] checks one and gives the
 //! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
 
-use crate::units::{available_memory, distance, parse_bool, parse_percent};
+use crate::units::{available_memory, date_style, distance, parse_bool, parse_percent, time_zone};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_catalog::{ClientError, SqlState};
 
-pub use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
+pub use crate::units::{Users, format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// What a setting's text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// Any text.
     Text,
+    /// Users and their passwords, which are never shown.
+    Users,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// An address and port.
@@ -84,6 +86,7 @@ pub const STACK_BYTES: usize = 24 << 20;
 #[rustfmt::skip]
 pub const SETTINGS: &[SettingSpec] = &[
     setting("application_name", Kind::Text, "", Scope::Session, "The client's name for itself."),
+    setting("auth.users", Kind::Users, "", Scope::Server, "Who may connect, as name:password, name:password; a password may be what PostgreSQL stores of one. None: everybody, from loopback only."),
     setting("background_ddl", Kind::Bool, "off", Scope::Session, "Whether CREATE returns before the new relation is filled."),
     setting("barrier.interval", Kind::Duration, "100ms", Scope::Database, "The time between ticks: how fresh results are."),
     setting("bytea_output", Kind::Choice(&["hex", "escape"]), "hex", Scope::Session, "The text form of bytea."),
@@ -96,8 +99,8 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("client_min_messages", Kind::Choice(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", Scope::Session, "The least severe messages that are sent to the client."),
     setting("data_dir", Kind::Text, "./weir-data", Scope::Server, "The directory that holds everything."),
     setting("DateStyle", Kind::DateStyle, "ISO, MDY", Scope::Session, "The text form of dates."),
-    setting("default_transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Accepted for compatibility; a statement always reads one epoch."),
-    setting("default_transaction_read_only", Kind::Bool, "off", Scope::Session, "Accepted for compatibility."),
+    setting("default_transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Above read committed, all statements of a block read one epoch."),
+    setting("default_transaction_read_only", Kind::Bool, "off", Scope::Session, "Whether transactions that don't say otherwise may only read."),
     setting("extra_float_digits", Kind::Integer(-15, 3), "1", Scope::Session, "Digits of floats in text; above 0: the shortest exact form."),
     setting("http", Kind::Address, "127.0.0.1:5691", Scope::Server, "The address of /healthz, /readyz and /metrics."),
     setting("idle_in_transaction_session_timeout", Kind::Duration, "0", Scope::Session, "Accepted for compatibility."),
@@ -130,8 +133,8 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("statement_timeout", Kind::Duration, "0", Scope::Session, "The time after which a statement is cancelled; 0: never."),
     setting("synchronous_commit", Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]), "on", Scope::Session, "Accepted for compatibility; acknowledged is always durable."),
     setting("TimeZone", Kind::TimeZone, "UTC", Scope::Session, "The time zone of timestamptz in text."),
-    setting("transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Accepted for compatibility; a statement always reads one epoch."),
-    setting("transaction_read_only", Kind::Bool, "off", Scope::Session, "Accepted for compatibility."),
+    setting("transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Above read committed, all statements of a block read one epoch."),
+    setting("transaction_read_only", Kind::Bool, "off", Scope::Session, "Whether the transaction may only read."),
 ];
 
 /// The setting of this name, in any case.
@@ -158,6 +161,15 @@ impl SettingSpec {
             |hint: Option<String>| ConfigError::Invalid { name: self.name, value: value.to_owned(), hint };
         match self.kind {
             Kind::Text => Ok(value.to_owned()),
+            Kind::Users => match Users::parse(value) {
+                Some(_) => Ok(value.to_owned()),
+                // The value is a secret, even a wrong one.
+                None => Err(ConfigError::Invalid {
+                    name: self.name,
+                    value: HIDDEN.to_owned(),
+                    hint: Some("Write name:password, separated by commas.".into()),
+                }),
+            },
             Kind::Bool => parse_bool(value)
                 .map(|b| if b { "on" } else { "off" }.to_owned())
                 .ok_or(ConfigError::NotBool { name: self.name }),
@@ -211,29 +223,6 @@ impl SettingSpec {
             _ => None,
         }
     }
-}
-
-fn date_style(value: &str) -> Option<String> {
-    let mut order = "MDY";
-    for word in value.split(',').map(|w| w.trim().to_ascii_uppercase()) {
-        order = match word.as_str() {
-            "ISO" | "DEFAULT" => order,
-            "MDY" | "US" | "NONEURO" | "NONEUROPEAN" => "MDY",
-            "DMY" | "EURO" | "EUROPEAN" => "DMY",
-            "YMD" => "YMD",
-            _ => return None,
-        };
-    }
-    Some(format!("ISO, {order}"))
-}
-
-fn time_zone(value: &str) -> Option<String> {
-    if ["utc", "gmt", "z", "zulu", "default", "local", "etc/utc"]
-        .contains(&value.to_ascii_lowercase().as_str())
-    {
-        return Some("UTC".to_owned());
-    }
-    value.parse::<arrow::array::timezone::Tz>().ok().map(|_| value.to_owned())
 }
 
 /// What can be wrong with a setting.
@@ -310,6 +299,9 @@ pub fn check_database(name: &str, value: &str) -> Result<(&'static SettingSpec, 
     }
 }
 
+/// What is shown instead of a secret.
+const HIDDEN: &str = "********";
+
 /// What a server was started with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -327,6 +319,8 @@ pub struct Config {
     pub query_memory_limit: usize,
     /// Threads that run queries, at least one.
     pub query_threads: usize,
+    /// Who may connect; nobody is asked if there are none.
+    pub users: Users,
     /// Defaults of the databases' settings.
     pub database: DatabaseConfig,
     values: BTreeMap<&'static str, String>,
@@ -406,7 +400,11 @@ impl Config {
         Ok(found)
     }
 
-    fn from_values(values: BTreeMap<&'static str, String>) -> Config {
+    fn from_values(mut values: BTreeMap<&'static str, String>) -> Config {
+        let users = Users::parse(&values["auth.users"]).unwrap_or_default();
+        if !users.is_empty() {
+            values.insert("auth.users", HIDDEN.to_owned());
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let number = |name| values[name].parse::<usize>().unwrap_or(0);
         let or_cores = |n| if n == 0 { cores } else { n };
@@ -420,6 +418,7 @@ impl Config {
             memory_limit,
             query_memory_limit: memory_size(&values["query.memory_limit"], memory_limit),
             query_threads: or_cores(number("query.threads")),
+            users,
             database: DatabaseConfig::of(|name| values[name].clone()),
             values,
         }

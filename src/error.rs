@@ -11,7 +11,10 @@ pub enum ServerError {
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The user's; never.
-    #[error("refused to listen on {0}: without authentication only loopback addresses are allowed")]
+    #[error(
+        "refused to listen on {0}: without authentication only loopback addresses are allowed; \
+         set auth.users (or the environment variable WEIR_AUTH_USERS) to name:password"
+    )]
     NotLoopback(SocketAddr),
     /// External; retry when the other has gone: a port is taken.
     #[error("could not listen on {address}: {reason}")]

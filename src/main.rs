@@ -127,6 +127,10 @@ fn configure(arguments: ServeArguments) -> Result<Config, ServerError> {
         None if default.exists() => Config::read_file(&default)?,
         None => BTreeMap::new(),
     };
+    // Not on the command line, where others of the machine could read it.
+    if let Ok(users) = std::env::var("WEIR_AUTH_USERS") {
+        values.insert("auth.users".to_owned(), users);
+    }
     for setting in arguments.settings {
         let (name, value) = setting.split_once('=').unwrap_or((&setting, ""));
         values.insert(name.to_owned(), value.to_owned());

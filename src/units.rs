@@ -1,5 +1,6 @@
 //! Times, sizes and words as settings write them, and how much memory there is.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Reads `on`, `true`, `yes`, `1` and their opposites.
@@ -99,4 +100,60 @@ pub fn available_memory() -> usize {
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok());
     machine.into_iter().chain(cgroup).min().unwrap_or(1 << 30)
+}
+/// `ISO` and an order of day, month and year, as SHOW prints it.
+pub fn date_style(value: &str) -> Option<String> {
+    let mut order = "MDY";
+    for word in value.split(',').map(|w| w.trim().to_ascii_uppercase()) {
+        order = match word.as_str() {
+            "ISO" | "DEFAULT" => order,
+            "MDY" | "US" | "NONEURO" | "NONEUROPEAN" => "MDY",
+            "DMY" | "EURO" | "EUROPEAN" => "DMY",
+            "YMD" => "YMD",
+            _ => return None,
+        };
+    }
+    Some(format!("ISO, {order}"))
+}
+
+/// A time zone as SHOW prints it.
+pub fn time_zone(value: &str) -> Option<String> {
+    if ["utc", "gmt", "z", "zulu", "default", "local", "etc/utc"]
+        .contains(&value.to_ascii_lowercase().as_str())
+    {
+        return Some("UTC".to_owned());
+    }
+    value.parse::<arrow::array::timezone::Tz>().ok().map(|_| value.to_owned())
+}
+
+/// Users and their secrets.
+#[derive(Clone, Default, PartialEq)]
+pub struct Users(BTreeMap<String, String>);
+
+impl Users {
+    /// `name:password, name:password`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let pair = |entry: &str| {
+            let (name, secret) = entry.split_once(':')?;
+            (!name.is_empty() && !secret.is_empty()).then(|| (name.trim().to_owned(), secret.to_owned()))
+        };
+        entries.map(pair).collect::<Option<_>>().map(Users)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What proves that somebody is `user`.
+    pub fn secret(&self, user: &str) -> Option<&str> {
+        self.0.get(user).map(String::as_str)
+    }
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }

@@ -22,6 +22,8 @@ pub enum CatalogChange {
     Rename(ObjectId, ObjectName),
     /// Sets or clears a comment.
     Comment(ObjectId, Option<String>),
+    /// A sink's job ends; what it logged is still delivered.
+    Pause(ObjectId),
     /// Makes a schema.
     CreateSchema(String),
     /// Removes an empty schema.
@@ -47,6 +49,9 @@ impl CatalogSnapshot {
             }
             CatalogChange::Created(id) => {
                 next.update(*id, |o| o.state = ObjectState::Created)?;
+            }
+            CatalogChange::Pause(id) => {
+                next.update(*id, |o| o.state = ObjectState::Paused)?;
             }
             CatalogChange::Drop(id) => {
                 let readers = self.dependants(*id);

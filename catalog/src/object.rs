@@ -63,6 +63,17 @@ pub enum ObjectState {
     Creating,
     /// Acknowledged.
     Created,
+    /// Acknowledged while its job is filling (`background_ddl`): recovery fills it anew.
+    Filling,
+    /// A sink whose log was full: it gets no more changes, and what is logged is delivered.
+    Paused,
+}
+
+impl ObjectState {
+    /// Whether its rows are not all there yet.
+    pub fn is_filling(self) -> bool {
+        matches!(self, ObjectState::Creating | ObjectState::Filling)
+    }
 }
 
 /// A named object.

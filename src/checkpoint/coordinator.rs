@@ -91,6 +91,8 @@ pub struct Coordinator {
     filling: BTreeSet<JobId>,
     /// Whether the first barrier was injected.
     begun: bool,
+    /// The DML position that the last barrier carried.
+    carried: u64,
     now_us: i64,
 }
 
@@ -118,6 +120,7 @@ impl Coordinator {
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
             begun: false,
+            carried: start.restored_dml_position,
             now_us: start.now_us,
             start,
         };
@@ -133,7 +136,10 @@ impl Coordinator {
                 Ok(message) => self.receive(message),
                 Err(RecvTimeoutError::Timeout) => vec![Event::Time],
             };
-            if self.start.moved.swap(false, Ordering::AcqRel) {
+            // What was logged moves the dataflow with the next barrier: nobody else may do so. The
+            // first barrier brings the jobs that it is for.
+            let logged = self.begun && (self.start.dml_position)() > self.carried;
+            if self.start.moved.swap(false, Ordering::AcqRel) || logged {
                 self.act(Event::Moved);
             }
             events.into_iter().for_each(|event| self.act(event));
@@ -173,13 +179,7 @@ impl Coordinator {
                 self.mutations.push_back(request);
                 vec![Event::WantMutation]
             }
-            Message::Filled(job) => {
-                self.filling.remove(&job);
-                self.start.shown.filling.send_modify(|filling| {
-                    filling.remove(&job);
-                });
-                vec![Event::Backfilling(!self.filling.is_empty())]
-            }
+            Message::Filled(job) => self.stop_filling(&[job]).into_iter().collect(),
             Message::Settings(settings) => {
                 self.decider.set(settings);
                 Vec::new()
@@ -213,9 +213,9 @@ impl Coordinator {
         kind: BarrierKind,
         mutate: bool,
         now_us: i64,
-    ) -> Option<Event> {
+    ) -> Vec<Event> {
         if let Err(error) = (self.start.reserve)(epoch) {
-            return Some(Event::ActorFailed(format!("could not reserve epoch {epoch}: {error}")));
+            return vec![Event::ActorFailed(format!("could not reserve epoch {epoch}: {error}"))];
         }
         self.now_us = self.now_us.max(now_us);
         let mut barrier = Barrier {
@@ -231,10 +231,11 @@ impl Coordinator {
             mutation: None,
         };
         self.begun = true;
+        self.carried = barrier.dml_position;
         let request = if mutate { self.mutations.pop_front() } else { None };
         let mut removed = Vec::new();
         let mut mutation_done = None;
-        let mut filling_changed = None;
+        let mut events = Vec::new();
         if let Some(request) = request {
             self.actors.extend(&request.added);
             self.roots.extend(request.roots);
@@ -242,7 +243,10 @@ impl Coordinator {
             let jobs = Arc::make_mut(&mut self.jobs);
             jobs.extend(&request.mutation.added);
             jobs.retain(|job| !request.mutation.removed.contains(job));
-            filling_changed = (!request.filling.is_empty()).then_some(Event::Backfilling(true));
+            if !request.filling.is_empty() {
+                events.push(Event::Backfilling(true));
+            }
+            events.extend(self.stop_filling(&request.mutation.removed));
             removed = request.removed;
             mutation_done = Some(request.done);
             barrier.mutation = Some(Arc::new(request.mutation));
@@ -267,7 +271,20 @@ impl Coordinator {
             filling: HashMap::new(),
             mutation_done,
         });
-        if nobody { Some(Event::Sealed(epoch)) } else { filling_changed }
+        events.extend(nobody.then_some(Event::Sealed(epoch)));
+        events
+    }
+
+    /// Jobs that are done with filling, or given up.
+    fn stop_filling(&mut self, jobs: &[JobId]) -> Option<Event> {
+        let before = self.filling.len();
+        self.filling.retain(|job| !jobs.contains(job));
+        self.start.shown.filling.send_if_modified(|filling| {
+            let before = filling.len();
+            filling.retain(|job, _| !jobs.contains(job));
+            filling.len() < before
+        });
+        (self.filling.len() < before).then_some(Event::Backfilling(!self.filling.is_empty()))
     }
 
     /// Adds a report to its epoch; returns the epoch when it is the last one.

@@ -26,6 +26,12 @@ pub struct Visible {
     pub state: Arc<dyn StateRead>,
 }
 
+impl std::fmt::Debug for Visible {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Visible").field(&self.epoch).field(&self.dml_position).finish()
+    }
+}
+
 /// Sends a barrier to one root actor.
 pub type Inject = Arc<dyn Fn(&Arc<Barrier>) + Send + Sync>;
 

@@ -29,11 +29,15 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     role: ConnectorRole::Source,
     options: &[
         OptionSpec { name: "datagen.rows.per.second", required: false, help: "Rows a second. Default 10." },
-        OptionSpec { name: "rate", required: false, help: "The same, shorter; 0 is as fast as can be." },
+        OptionSpec {
+            name: "rate",
+            required: false,
+            help: "Rows a second; 0 is as fast as can be. Default 10.",
+        },
         OptionSpec { name: "rows", required: false, help: "How many rows there are. Default: no end." },
-        OptionSpec { name: "events", required: false, help: "The same." },
+        OptionSpec { name: "events", required: false, help: "How many rows there are. Default: no end." },
         OptionSpec { name: "datagen.split.num", required: false, help: "How many splits. Default 1." },
-        OptionSpec { name: "splits", required: false, help: "The same, shorter." },
+        OptionSpec { name: "splits", required: false, help: "How many splits. Default 1." },
         OptionSpec { name: "seed", required: false, help: "Other numbers, other values. Default 0." },
         OptionSpec {
             name: "fields.*",
@@ -86,11 +90,12 @@ impl Datagen {
             }
         }
         let splits = options.splits.unwrap_or(1);
-        if !(1..=256).contains(&splits) {
-            let (connector, option) = (NAME.to_owned(), "splits".to_owned());
-            let reason = "it is at least 1 and at most 256".to_owned();
-            return Err(ConnectorError::InvalidOption { connector, option, reason });
-        }
+        let check =
+            |names: &[&str], fine: bool, reason: &str| options::check(NAME, &of_all, names, fine, reason);
+        let few = (1..=256).contains(&splits);
+        check(&["splits", "datagen.split.num"], few, "it is at least 1 and at most 256")?;
+        let rate = options.rate.is_none_or(|rate| rate >= 0.0 && rate.is_finite());
+        check(&["rate", "datagen.rows.per.second"], rate, "it is a number from 0 up")?;
         let seed = options.seed.unwrap_or(0);
         let fields = declared
             .columns

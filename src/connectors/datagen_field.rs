@@ -74,15 +74,15 @@ impl FieldPlan {
             .filter(|(name, _)| !name.contains('.'))
             .collect();
         let options: FieldOptions = options::read(NAME, &own).map_err(|e| e.with_prefix(&start))?;
+        let part = options.null_rate.is_none_or(|rate| (0.0..=1.0).contains(&rate));
+        options::check(NAME, all, &[&format!("{start}null_rate")], part, "it is at least 0 and at most 1")?;
         let values = values_of(&column.data_type, &options).ok_or_else(|| ConnectorError::Column {
             connector: NAME.into(),
             column: column.name.clone(),
             reason: format!("it can't generate {}", column.sql_type),
         })?;
         if matches!(values, Values::Whole { min, max } if min > max) {
-            let (connector, option) = (NAME.into(), format!("{start}max"));
-            let reason = "it is below min".into();
-            return Err(ConnectorError::InvalidOption { connector, option, reason });
+            return Err(options::invalid(NAME, &format!("{start}max"), "it is below min"));
         }
         let end = match values {
             Values::Sequence { start } => {
@@ -96,7 +96,7 @@ impl FieldPlan {
             values,
             end,
             draw: Draw::new(seed, xxh3_64(column.name.as_bytes())),
-            null_rate: options.null_rate.unwrap_or(0.0).clamp(0.0, 1.0),
+            null_rate: options.null_rate.unwrap_or(0.0),
         })
     }
 

@@ -1,5 +1,6 @@
 //! What declaring or opening a connector can fail of: the user's options, or the outside world.
 
+use super::sink::SinkError;
 use weir_catalog::{ClientError, SqlState};
 
 /// A connector that can't be used as declared.
@@ -20,9 +21,16 @@ pub enum ConnectorError {
     Unsupported { connector: String, what: String },
     #[error("could not open connector \"{connector}\": {reason}")]
     Outside { connector: String, reason: String },
+    #[error("{message}")]
+    Unfit { state: SqlState, message: String, hint: String },
 }
 
 impl ConnectorError {
+    /// What is outside does not fit, and says how.
+    pub fn unfit(state: SqlState, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        ConnectorError::Unfit { state, message: message.into(), hint: hint.into() }
+    }
+
     /// The same, of an option whose full name starts with `prefix`.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &str) -> Self {
@@ -50,6 +58,7 @@ impl ClientError for ConnectorError {
             ConnectorError::Column { .. } => SqlState::DATATYPE_MISMATCH,
             ConnectorError::Unsupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
             ConnectorError::Outside { .. } => SqlState::IO_ERROR,
+            ConnectorError::Unfit { state, .. } => *state,
         }
     }
 
@@ -62,7 +71,21 @@ impl ClientError for ConnectorError {
                 Some(near) => format!("Perhaps you meant the option \"{near}\"."),
                 None => format!("Its options are: {}.", known.join(", ")),
             }),
+            ConnectorError::InvalidOption { connector, option, .. } => {
+                super::registry::help(connector, option).map(str::to_owned)
+            }
+            ConnectorError::Unfit { hint, .. } => Some(hint.clone()),
             _ => None,
+        }
+    }
+}
+
+impl From<ConnectorError> for SinkError {
+    /// What a target refuses for good, and what may pass: connections, resources, conflicts.
+    fn from(error: ConnectorError) -> Self {
+        match &error.sql_state().0[..2] {
+            "08" | "40" | "53" | "55" | "57" | "58" => SinkError::Retry(error.to_string()),
+            _ => SinkError::Fatal(error.to_string()),
         }
     }
 }

@@ -27,6 +27,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::debug;
+use weir_catalog::SqlState;
 use weir_catalog::connector::{self, ConnectorRole, ConnectorSpec, OptionSpec};
 use weir_catalog::sink::{Sink, SinkType};
 
@@ -80,6 +81,7 @@ const OP_COLUMN: &str = "weir_op";
 /// A directory that files are published in.
 #[derive(Debug)]
 pub struct FilesTarget {
+    name: String,
     shared: Arc<Shared>,
 }
 
@@ -127,6 +129,7 @@ impl FilesTarget {
             Encoding::Parquet(_) => "parquet",
         };
         Ok(Self {
+            name: context.name.to_owned(),
             shared: Arc::new(Shared {
                 dir: path,
                 database: context.database.to_owned(),
@@ -155,6 +158,12 @@ impl FilesTarget {
 
 #[async_trait]
 impl SinkTarget for FilesTarget {
+    async fn check(&mut self) -> Result<(), ConnectorError> {
+        let name = self.name.clone();
+        let checked = self.blocking(move |shared| Ok(shared.check(&name))).await;
+        checked.map_err(|e| ConnectorError::unfit(SqlState::IO_ERROR, e.to_string(), TRY_DIRECTORY))?
+    }
+
     async fn open(&mut self) -> Result<Option<Marker>, SinkError> {
         self.blocking(Shared::open).await
     }
@@ -163,6 +172,8 @@ impl SinkTarget for FilesTarget {
         self.blocking(move |shared| shared.deliver(&delivery)).await
     }
 }
+
+const TRY_DIRECTORY: &str = "Give the option \"path\" a directory that the server can write to.";
 
 /// A path on the local disk, from an option.
 pub fn local_path(path: &str) -> Result<PathBuf, ConnectorError> {
@@ -248,6 +259,36 @@ impl Shared {
         let file = File::options().create(true).append(true).open(path)?;
         file.lock()?;
         Ok(file)
+    }
+
+    /// Tries the directory with a hidden file. What had to be made for it is removed again.
+    fn check(&self, sink: &str) -> Result<(), ConnectorError> {
+        let refused = |e: io::Error| {
+            let state = match e.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    SqlState::INSUFFICIENT_PRIVILEGE
+                }
+                io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => SqlState::WRONG_OBJECT_TYPE,
+                io::ErrorKind::StorageFull => SqlState::DISK_FULL,
+                _ => SqlState::IO_ERROR,
+            };
+            let message = format!("sink \"{sink}\" could not write to directory {}: {e}", self.dir.display());
+            ConnectorError::unfit(state, message, TRY_DIRECTORY)
+        };
+        let missing: Vec<&Path> = self.dir.ancestors().take_while(|dir| !dir.exists()).collect();
+        fs::create_dir_all(&self.dir).map_err(refused)?;
+        let probe = self.dir.join(format!(".weir-{}-{}.tmp", self.sink, std::process::id()));
+        let written = File::create(&probe).and_then(|mut file| file.write_all(b"?"));
+        // Whether it is there or not, nobody misses it.
+        let _ = fs::remove_file(&probe);
+        let strangers = self.refuse_strangers();
+        // Only what is empty goes.
+        missing.iter().for_each(|dir| drop(fs::remove_dir(dir)));
+        written.map_err(refused)?;
+        strangers.map_err(|e| {
+            let state = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
+            ConnectorError::unfit(state, format!("sink \"{sink}\": {e}"), TRY_DIRECTORY)
+        })
     }
 
     fn open(&self) -> Result<Option<Marker>, SinkError> {

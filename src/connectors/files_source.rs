@@ -7,7 +7,7 @@
 
 use super::error::ConnectorError;
 use super::files_sink::local_path;
-use super::files_text::TextReader;
+use super::files_text::{TextReader, header_of};
 use super::options;
 use super::source::{DeadLetter, Source, SourceError, Split, SplitPoll, SplitReader, Waker};
 use crate::checkpoint::participant::Offset;
@@ -24,9 +24,11 @@ use std::fs::File;
 use std::path::Path;
 use tracing::warn;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
-use weir_catalog::{Column, source};
+use weir_catalog::{Column, SqlState, source};
 
 const NAME: &str = "file";
+/// Files whose headers CREATE SOURCE looks at.
+const CHECKED_FILES_MAX: usize = 64;
 
 /// What CREATE SOURCE may say.
 pub const SPEC: ConnectorSpec = ConnectorSpec {
@@ -141,10 +143,7 @@ impl FilesSource {
     /// From a declaration.
     pub fn open(declared: &source::Source) -> Result<Self, ConnectorError> {
         let read: FilesOptions = options::read(NAME, &declared.options)?;
-        let invalid = |option: &str, reason: String| {
-            let (connector, option) = (NAME.to_owned(), option.to_owned());
-            ConnectorError::InvalidOption { connector, option, reason }
-        };
+        let invalid = |option: &str, reason: String| options::invalid(NAME, option, reason);
         let pattern = local_path(&read.path)?.to_string_lossy().into_owned();
         glob::Pattern::new(&pattern).map_err(|e| invalid("path", e.msg.to_owned()))?;
         let compression = match read.compression.as_deref() {
@@ -173,6 +172,14 @@ impl FilesSource {
         Ok(opened)
     }
 
+    fn has_header(&self) -> bool {
+        matches!(self.encode, Encode::Csv { header: true, .. })
+    }
+
+    fn compression_of(&self, path: &str) -> Compression {
+        self.compression.unwrap_or_else(|| Compression::of_path(path))
+    }
+
     fn decoder(&self, columns: &[usize]) -> Result<Box<dyn Decoder>, String> {
         Ok(match self.encode {
             Encode::Csv { delimiter, .. } => Box::new(CsvDecoder::new(&self.columns, columns, delimiter)?),
@@ -195,11 +202,13 @@ fn encode_of(declared: &source::Source) -> Result<Encode, ConnectorError> {
                 [one] if !matches!(one, b'"' | b'\n' | b'\r') => *one,
                 b"\\t" => b'\t',
                 _ => {
-                    let (connector, option) = (NAME.to_owned(), "delimiter".to_owned());
-                    let reason = "it is one character, and neither a quote nor an end of line".to_owned();
-                    return Err(ConnectorError::InvalidOption { connector, option, reason });
+                    let reason = "it is one character, and neither a quote nor an end of line";
+                    return Err(options::invalid(NAME, "delimiter", reason));
                 }
             };
+            if csv.header.is_some() && csv.header == csv.without_header {
+                return Err(options::invalid(NAME, "without_header", "\"header\" says the opposite"));
+            }
             let header = csv.header.or(csv.without_header.map(|without| !without)).unwrap_or(false);
             Ok(Encode::Csv { delimiter, header })
         }
@@ -208,6 +217,24 @@ fn encode_of(declared: &source::Source) -> Result<Encode, ConnectorError> {
 }
 
 impl Source for FilesSource {
+    /// The headers of the files that are there have all columns.
+    fn check(&self, name: &str) -> Result<(), ConnectorError> {
+        if !self.has_header() {
+            return Ok(());
+        }
+        // What can't be listed or read now is told when it is read.
+        for split in self.splits().unwrap_or_default().iter().take(CHECKED_FILES_MAX) {
+            let header = header_of(&split.name, self.compression_of(&split.name));
+            let (Ok(Some((line, _))), Ok(mut decoder)) = (header, self.decoder(&[])) else { continue };
+            if let Err(reason) = decoder.header(&line) {
+                let message = format!("{} does not fit source \"{name}\": {reason}", split.name);
+                let hint = "With header = true, columns are found by their names in each file's first line.";
+                return Err(ConnectorError::unfit(SqlState::UNDEFINED_COLUMN, message, hint));
+            }
+        }
+        Ok(())
+    }
+
     fn splits(&self) -> Result<Vec<Split>, SourceError> {
         let options = glob::MatchOptions {
             case_sensitive: true,
@@ -263,9 +290,19 @@ impl Source for FilesSource {
             let split = split.name.clone();
             return Ok(Box::new(ParquetReader { split, on_error: self.on_error, next: from, until, rows }));
         }
-        let compression = self.compression.unwrap_or_else(|| Compression::of_path(&split.name));
-        let header = matches!(self.encode, Encode::Csv { header: true, .. });
-        let decoder = self.decoder(columns).map_err(SourceError)?;
+        let compression = self.compression_of(&split.name);
+        let mut decoder = self.decoder(columns).map_err(SourceError)?;
+        let mut header = self.has_header();
+        if header && from > 0 {
+            let fault = |e: std::io::Error| SourceError(format!("could not read {}: {e}", split.name));
+            if let Some((line, end)) = header_of(&split.name, compression).map_err(fault)?
+                && from >= end
+            {
+                // It was said when the header was read first, and each record says it again.
+                let _ = decoder.header(&line);
+                header = false;
+            }
+        }
         let follow = self.follow && compression == Compression::None;
         let reader = TextReader::open(&split.name, file, compression, decoder, from, until)?;
         Ok(Box::new(reader.with(header, follow, self.on_error)))

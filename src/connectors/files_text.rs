@@ -4,6 +4,7 @@ use super::files_source::{Located, OnError};
 use super::source::{SourceError, SplitPoll, SplitReader};
 use crate::checkpoint::participant::Offset;
 use crate::formats::compression::Compression;
+use crate::formats::csv;
 use crate::formats::decode::{BadRecord, Decoder};
 use memchr::memchr;
 use std::fs::File;
@@ -16,8 +17,28 @@ const BLOCK_BYTES: usize = 1 << 20;
 const LOW_BYTES: usize = 1 << 18;
 /// A record that is longer is bad.
 const RECORD_BYTES_MAX: usize = 64 << 20;
+/// A header that is longer is none.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// How often a followed file is looked at, microseconds.
 const FOLLOW_US: i64 = 100_000;
+
+/// The first record of a file, which is its header, and where the next one starts. `None`: it is
+/// not whole yet.
+pub fn header_of(path: &str, compression: Compression) -> io::Result<Option<(Vec<u8>, u64)>> {
+    let mut text = Vec::new();
+    let mut input = compression.reader(File::open(path)?)?.take(HEADER_BYTES_MAX);
+    loop {
+        let read = input.by_ref().take(1 << 12).read_to_end(&mut text)?;
+        let mark = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        if let Some(end) = csv::first_record(&text[mark..]) {
+            return Ok(Some((text[mark..mark + end].to_vec(), (mark + end) as u64)));
+        }
+        if read == 0 {
+            return Ok(None);
+        }
+    }
+}
 
 /// Reads a file of records.
 pub struct TextReader {
@@ -36,7 +57,7 @@ pub struct TextReader {
     offset: u64,
     /// Whether the file had no more to give when asked last.
     eof: bool,
-    /// Whether the first line is still to be stepped over.
+    /// Whether the first line is still to be read as a header.
     header: bool,
     /// Within a record that is too long: up to the end of the line.
     skipping: bool,
@@ -85,10 +106,10 @@ impl TextReader {
         })
     }
 
-    /// Whether a header comes first, whether the file grows, and what becomes of bad records.
+    /// Whether a header comes next, whether the file grows, and what becomes of bad records.
     #[must_use]
     pub fn with(mut self, header: bool, follow: bool, on_error: OnError) -> Self {
-        self.header = header && self.offset == 0;
+        self.header = header;
         self.follow = follow && self.until.is_none();
         self.on_error = on_error;
         self
@@ -112,8 +133,8 @@ impl TextReader {
             }
         }
         self.buffer.truncate(length + read);
-        if self.offset == 0 && length == 0 && self.buffer.starts_with(b"\xef\xbb\xbf") {
-            self.consume(3);
+        if self.offset == 0 && length == 0 && self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.consume(BYTE_ORDER_MARK.len());
         }
         outcome
     }
@@ -143,6 +164,18 @@ impl TextReader {
             }
             None => return false,
         }
+        true
+    }
+
+    /// Reads the header; false if it does not end in the buffer.
+    fn read_header(&mut self) -> bool {
+        let (length, at_end) = self.block();
+        let block = &self.buffer[self.at..self.at + length];
+        let Some(end) = csv::first_record(block).or(at_end.then_some(length)) else { return false };
+        if let Err(reason) = self.decoder.header(&block[..end]) {
+            warn!(file = self.name, reason, "the header does not fit: no record can be read");
+        }
+        self.consume(end);
         true
     }
 
@@ -186,11 +219,14 @@ impl SplitReader for TextReader {
             if length == 0 && (at_end || (self.eof && self.shrunk)) {
                 return if self.follow { idle } else { Ok(SplitPoll::Finished) };
             }
-            if (self.header || self.skipping) && length > 0 {
-                let skipped = self.skip_line();
-                self.header &= !skipped;
-                self.skipping &= !skipped;
-                if skipped {
+            if self.header && length > 0 {
+                if self.read_header() {
+                    self.header = false;
+                    continue;
+                }
+            } else if self.skipping && length > 0 {
+                if self.skip_line() {
+                    self.skipping = false;
                     continue;
                 }
             } else if length > 0 {

@@ -21,6 +21,7 @@ pub mod nexmark_event;
 pub mod nexmark_files;
 pub mod options;
 pub mod pace;
+pub mod postgres_check;
 pub mod postgres_copy;
 pub mod postgres_sink;
 pub mod registry;

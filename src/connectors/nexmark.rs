@@ -35,15 +35,19 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     role: ConnectorRole::Source,
     options: &[
         OptionSpec { name: "nexmark.table.type", required: false, help: "Person, Auction or Bid." },
-        OptionSpec { name: "type", required: false, help: "The same, shorter." },
+        OptionSpec { name: "type", required: false, help: "Person, Auction or Bid." },
         OptionSpec {
             name: "nexmark.event.num",
             required: false,
             help: "How many events there are, over all three kinds. Default: no end.",
         },
-        OptionSpec { name: "events", required: false, help: "The same, shorter." },
+        OptionSpec {
+            name: "events",
+            required: false,
+            help: "How many events there are, over all three kinds. Default: no end.",
+        },
         OptionSpec { name: "nexmark.split.num", required: false, help: "How many splits. Default 4." },
-        OptionSpec { name: "splits", required: false, help: "The same, shorter." },
+        OptionSpec { name: "splits", required: false, help: "How many splits. Default 4." },
         OptionSpec {
             name: "rate",
             required: false,
@@ -87,19 +91,16 @@ const RATE_DEFAULT: f64 = 10_000.0;
 impl NexmarkOptions {
     fn read(options: &Options) -> Result<Self, ConnectorError> {
         let read: Self = options::read(NAME, options)?;
-        let invalid = |option: &str, reason: &str| {
-            let (connector, option, reason) = (NAME.into(), option.into(), reason.into());
-            Err(ConnectorError::InvalidOption { connector, option, reason })
-        };
-        if read.splits.is_some_and(|splits| !(1..=SPLITS_MAX).contains(&splits)) {
-            return invalid("splits", "it is at least 1 and at most 256");
-        }
-        if read.rate.is_some_and(|rate| !(rate >= 0.0 && rate.is_finite())) {
-            return invalid("rate", "it is a number from 0 up");
-        }
-        if read.event_gap_ms.is_some_and(|gap| !(0.001..=86_400_000.0).contains(&gap)) {
-            return invalid("event.gap.ms", "it is at least 0.001 and at most a day");
-        }
+        let check =
+            |names: &[&str], fine: bool, reason: &str| options::check(NAME, options, names, fine, reason);
+        let splits = read.splits.is_none_or(|splits| (1..=SPLITS_MAX).contains(&splits));
+        check(&["splits", "nexmark.split.num"], splits, "it is at least 1 and at most 256")?;
+        let rate = read.rate.is_none_or(|rate| rate >= 0.0 && rate.is_finite());
+        check(&["rate"], rate, "it is a number from 0 up")?;
+        let gap = read.event_gap_ms.is_none_or(|gap| (0.001..=86_400_000.0).contains(&gap));
+        check(&["event.gap.ms"], gap, "it is at least 0.001 and at most a day")?;
+        let once = read.rate.is_none() || read.gap_ns.is_none();
+        check(&["nexmark.min.event.gap.in.ns"], once, "the rate is given by \"rate\" already")?;
         Ok(read)
     }
 

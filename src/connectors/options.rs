@@ -2,7 +2,7 @@
 //! malformed option is named in the error.
 //!
 //! All values are text; they are read as what the struct's field wants. Booleans are spelled as
-//! PostgreSQL spells them.
+//! PostgreSQL spells them. An option with several spellings is named as the user spelled it.
 
 use super::error::ConnectorError;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
@@ -17,6 +17,7 @@ pub fn read<T: DeserializeOwned>(connector: &str, options: &Options) -> Result<T
         match fault {
             Fault::Unknown { option, known } => ConnectorError::UnknownOption { connector, option, known },
             Fault::Missing(option) => ConnectorError::MissingOption { connector, option: option.to_owned() },
+            Fault::Twice(option) => invalid(&connector, option, "it is given twice, by two of its names"),
             Fault::Value { option, reason } => ConnectorError::InvalidOption { connector, option, reason },
             Fault::Custom(reason) => {
                 ConnectorError::InvalidOption { connector, option: "WITH".into(), reason }
@@ -25,11 +26,37 @@ pub fn read<T: DeserializeOwned>(connector: &str, options: &Options) -> Result<T
     })
 }
 
+/// An option whose value the connector does not take.
+pub fn invalid(connector: &str, option: &str, reason: impl Into<String>) -> ConnectorError {
+    ConnectorError::InvalidOption {
+        connector: connector.to_owned(),
+        option: option.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// Refuses the option that goes by `names`, as the user spelled it, unless its value is `fine`.
+pub fn check(
+    connector: &str,
+    options: &Options,
+    names: &[&str],
+    fine: bool,
+    reason: &str,
+) -> Result<(), ConnectorError> {
+    if fine {
+        return Ok(());
+    }
+    let given = names.iter().find_map(|name| options.get_key_value(*name));
+    let (name, value) = given.map_or(("WITH", ""), |(name, value)| (name.as_str(), value.as_str()));
+    Err(invalid(connector, name, format!("\"{value}\": {reason}")))
+}
+
 /// What is wrong with the options.
 #[derive(Debug)]
 enum Fault {
     Unknown { option: String, known: Vec<String> },
     Missing(&'static str),
+    Twice(&'static str),
     Value { option: String, reason: String },
     Custom(String),
 }
@@ -53,6 +80,10 @@ impl de::Error for Fault {
 
     fn missing_field(field: &'static str) -> Self {
         Fault::Missing(field)
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Fault::Twice(field)
     }
 }
 
@@ -105,19 +136,19 @@ impl Text<'_> {
         }
     }
 
-    fn number<N: std::str::FromStr>(&self) -> Result<N, Fault> {
+    fn number<N: std::str::FromStr>(&self, kind: &str) -> Result<N, Fault> {
         self.0
             .trim()
             .replace('_', "")
             .parse()
-            .map_err(|_| Fault::Custom(format!("\"{}\" is not a number it takes", self.0)))
+            .map_err(|_| Fault::Custom(format!("\"{}\" is not {kind}", self.0)))
     }
 }
 
 macro_rules! numbers {
-    ($($method:ident $visit:ident),*) => {
+    ($kind:literal, $($method:ident $visit:ident),*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            visitor.$visit(self.number()?)
+            visitor.$visit(self.number($kind)?)
         })*
     };
 }
@@ -133,9 +164,11 @@ impl<'de> de::Deserializer<'de> for Text<'de> {
         visitor.visit_bool(self.bool()?)
     }
 
-    numbers!(deserialize_i8 visit_i8, deserialize_i16 visit_i16, deserialize_i32 visit_i32, deserialize_i64 visit_i64);
-    numbers!(deserialize_u8 visit_u8, deserialize_u16 visit_u16, deserialize_u32 visit_u32, deserialize_u64 visit_u64);
-    numbers!(deserialize_f32 visit_f32, deserialize_f64 visit_f64);
+    numbers!("a whole number that it takes", deserialize_i8 visit_i8, deserialize_i16 visit_i16);
+    numbers!("a whole number that it takes", deserialize_i32 visit_i32, deserialize_i64 visit_i64);
+    numbers!("a whole number from 0 up", deserialize_u8 visit_u8, deserialize_u16 visit_u16);
+    numbers!("a whole number from 0 up", deserialize_u32 visit_u32, deserialize_u64 visit_u64);
+    numbers!("a number", deserialize_f32 visit_f32, deserialize_f64 visit_f64);
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_some(self)
@@ -212,7 +245,11 @@ mod tests {
         );
         assert_eq!(
             message(&[("type", "bid"), ("events", "-1")]),
-            "option \"events\" of connector \"sample\" is not valid: \"-1\" is not a number it takes"
+            "option \"events\" of connector \"sample\" is not valid: \"-1\" is not a whole number from 0 up"
+        );
+        assert_eq!(
+            message(&[("type", "bid"), ("table.type", "bid")]),
+            "option \"table.type\" of connector \"sample\" is not valid: it is given twice, by two of its names"
         );
         assert_eq!(
             message(&[("type", "bird")]),

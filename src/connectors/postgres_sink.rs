@@ -12,6 +12,7 @@
 
 use super::error::ConnectorError;
 use super::options;
+use super::postgres_check::Wanted;
 use super::postgres_copy::CopyRows;
 use super::registry::SinkContext;
 use super::sink::{Delivery, Marker, Partial, SinkError, SinkTarget};
@@ -21,8 +22,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use std::str::FromStr;
 use std::time::Duration;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls, Transaction};
+use tokio_postgres::{Client, Config, Error, NoTls, Transaction};
 use tracing::debug;
 use weir_catalog::connector::{self, ConnectorRole, ConnectorSpec, OptionSpec};
 use weir_catalog::sink::{Sink, SinkType};
@@ -43,7 +45,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
         OptionSpec { name: "hostname", required: false, help: "Instead: the host." },
         OptionSpec { name: "port", required: false, help: "Its port. Default 5432." },
         OptionSpec { name: "username", required: false, help: "Who connects." },
-        OptionSpec { name: "user", required: false, help: "The same." },
+        OptionSpec { name: "user", required: false, help: "Who connects." },
         OptionSpec { name: "password", required: false, help: "The password." },
         OptionSpec {
             name: "database.name",
@@ -88,11 +90,11 @@ impl PostgresOptions {
         let mut config = match &self.url {
             Some(url) => {
                 let url = url.strip_prefix("jdbc:").unwrap_or(url);
-                Config::from_str(url).map_err(|e| ConnectorError::InvalidOption {
-                    connector: NAME.into(),
-                    option: "jdbc.url".into(),
+                Config::from_str(url).map_err(|e| {
                     // The source says what; the error itself only that.
-                    reason: std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string),
+                    let reason =
+                        std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+                    options::invalid(NAME, "jdbc.url", reason)
                 })?
             }
             None => Config::new(),
@@ -115,6 +117,10 @@ impl PostgresOptions {
         if let Some(database) = &self.database {
             config.dbname(database);
         }
+        if config.get_ssl_mode() == SslMode::Require {
+            let what = "encrypted connections (sslmode=require)".to_owned();
+            return Err(ConnectorError::Unsupported { connector: NAME.into(), what });
+        }
         config
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(Duration::from_secs(60))
@@ -126,9 +132,8 @@ impl PostgresOptions {
 /// A table of a PostgreSQL database.
 pub struct PostgresTarget {
     config: Config,
+    wanted: Wanted,
     statements: Statements,
-    columns: Vec<String>,
-    key: Vec<String>,
     upsert: bool,
     /// The name of the progress row.
     identity: String,
@@ -194,11 +199,18 @@ impl PostgresTarget {
             _ => Vec::new(),
         };
         let schema = read.schema.as_deref().unwrap_or("public");
+        let config = read.config()?;
         Ok(Self {
-            config: read.config()?,
             statements: Statements::new(schema, &read.table, &columns, &key),
-            columns,
-            key,
+            wanted: Wanted {
+                sink: context.name.to_owned(),
+                place: place(&config),
+                schema: schema.to_owned(),
+                table: read.table,
+                columns: sink.columns.clone(),
+                key,
+            },
+            config,
             upsert,
             identity: format!("{}/{}", context.database, context.id.0),
             generation: context.generation as i64,
@@ -206,8 +218,8 @@ impl PostgresTarget {
         })
     }
 
-    async fn connect(&self) -> Result<Client, SinkError> {
-        let (client, connection) = self.config.connect(NoTls).await.map_err(fault)?;
+    async fn connect(&self) -> Result<Client, Error> {
+        let (client, connection) = self.config.connect(NoTls).await?;
         let identity = self.identity.clone();
         // Ends when the client is dropped.
         tokio::spawn(async move {
@@ -215,36 +227,20 @@ impl PostgresTarget {
                 debug!(sink = identity, %error, "connection ended");
             }
         });
+        // A timestamp without a zone is one of UTC, here and there.
+        client.batch_execute("SET TimeZone = 'UTC'").await?;
         Ok(client)
     }
 
-    /// The table exists, has the columns, and for upsert a unique key of the sink's.
-    async fn check(&self, client: &Client) -> Result<(), SinkError> {
-        let table = &self.statements.table;
-        let rows = client.query(COLUMNS_OF, &[table]).await.map_err(fault)?;
-        let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        if found.is_empty() {
-            return Err(SinkError::Fatal(format!("relation {table} does not exist in the target database")));
-        }
-        if let Some(column) = self.columns.iter().find(|c| !found.contains(c)) {
-            return Err(SinkError::Fatal(format!(
-                "column \"{column}\" does not exist in relation {table} of the target database, which has {}",
-                found.join(", ")
-            )));
-        }
+    /// Does what `open` would do, and takes it back.
+    async fn rehearse(&self, client: &mut Client) -> Result<(), Error> {
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(&self.statements.create_progress).await?;
+        transaction.query_opt(&self.statements.take_over, &[&self.identity, &self.generation]).await?;
         if self.upsert {
-            let uniques = client.query(UNIQUES_OF, &[table]).await.map_err(fault)?;
-            let mut key = self.key.clone();
-            key.sort();
-            let fits = |unique: Vec<String>| unique == key;
-            if !uniques.iter().any(|row| fits(row.get(0))) {
-                return Err(SinkError::Fatal(format!(
-                    "relation {table} of the target database has no primary key or unique constraint on ({})",
-                    self.key.join(", ")
-                )));
-            }
+            transaction.batch_execute(&self.statements.create_stage).await?;
         }
-        Ok(())
+        transaction.rollback().await
     }
 
     /// Takes over the progress row.
@@ -323,10 +319,16 @@ async fn copy(
 
 #[async_trait]
 impl SinkTarget for PostgresTarget {
+    async fn check(&mut self) -> Result<(), ConnectorError> {
+        let mut client = self.connect().await.map_err(|e| self.wanted.refused(&e))?;
+        self.wanted.check(&client).await?;
+        self.rehearse(&mut client).await.map_err(|e| self.wanted.refused(&e))
+    }
+
     async fn open(&mut self) -> Result<Option<Marker>, SinkError> {
         self.session = None;
-        let client = self.connect().await?;
-        self.check(&client).await?;
+        let client = self.connect().await.map_err(fault)?;
+        self.wanted.check(&client).await?;
         let held = self.take_over(&client).await?;
         if self.upsert {
             client.batch_execute(&self.statements.create_stage).await.map_err(fault)?;
@@ -344,19 +346,8 @@ impl SinkTarget for PostgresTarget {
     }
 }
 
-const COLUMNS_OF: &str = "SELECT attname::text FROM pg_attribute \
-     WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
-
-/// The columns of each unique index, in order of name.
-const UNIQUES_OF: &str = "SELECT array_agg(a.attname::text ORDER BY a.attname::text) \
-     FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid \
-     AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) \
-     WHERE i.indrelid = to_regclass($1::text) AND i.indisunique AND i.indimmediate \
-     AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid";
-
 /// The texts of all statements.
 struct Statements {
-    table: String,
     create_progress: String,
     take_over: String,
     move_on: String,
@@ -410,17 +401,27 @@ impl Statements {
                  ON CONFLICT ({}) DO {action}",
                 list(key)
             ),
-            table,
         }
     }
 }
 
-fn quoted(name: &str) -> String {
+/// `host:port`.
+fn place(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => "localhost".to_owned(),
+    };
+    format!("{host}:{}", config.get_ports().first().copied().unwrap_or(5432))
+}
+
+/// A name as a statement spells it, reserved or not.
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Whether it is worth trying again: not where the statement or the login can't work.
-fn fault(error: tokio_postgres::Error) -> SinkError {
+fn fault(error: Error) -> SinkError {
     let Some(reported) = error.as_db_error() else {
         let reason =
             std::error::Error::source(&error).map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));

@@ -51,6 +51,13 @@ pub fn connector_columns(connector: &str, options: &Options) -> Option<Vec<Colum
     known(options)
 }
 
+/// What an option of a connector is for.
+pub fn help(connector: &str, option: &str) -> Option<&'static str> {
+    let mut specs = SOURCES.iter().map(|s| &s.0).chain(SINKS.iter().map(|s| &s.0));
+    let mut options = specs.by_ref().filter(|s| s.name == connector).flat_map(|s| s.options);
+    options.find(|o| o.name == option).map(|o| o.help)
+}
+
 /// Opens a source as declared.
 pub fn open_source(source: &source::Source) -> Result<Arc<dyn Source>, ConnectorError> {
     match SOURCES.iter().find(|s| s.0.name == source.connector) {
@@ -74,10 +81,9 @@ pub fn open_sink_target(
 pub fn commit_every(sink: &sink::Sink) -> Result<usize, ConnectorError> {
     let default = if sink.connector == files_sink::SPEC.name { files_sink::COMMIT_EVERY_DEFAULT } else { 1 };
     let Some(text) = sink.options.get("commit_every") else { return Ok(default) };
-    text.parse().ok().filter(|n| (1..=100_000).contains(n)).ok_or_else(|| ConnectorError::InvalidOption {
-        connector: sink.connector.clone(),
-        option: "commit_every".into(),
-        reason: "it is a number of checkpoints from 1 up".into(),
+    text.parse().ok().filter(|n| (1..=100_000).contains(n)).ok_or_else(|| {
+        let reason = format!("\"{text}\": it is a number of checkpoints from 1 up");
+        super::options::invalid(&sink.connector, "commit_every", reason)
     })
 }
 

@@ -11,6 +11,7 @@
 //! marker); 3. delivering again what the marker covers changes nothing; 4. a delivery with a lower
 //! generation than the target's marker fails.
 
+use super::error::ConnectorError;
 use crate::stream::{ChangeBatch, Epoch};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -65,9 +66,14 @@ pub struct Delivery {
 /// Where a sink delivers to.
 #[async_trait]
 pub trait SinkTarget: Send {
+    /// Tells what would keep rows from ever being delivered. CREATE SINK asks before it is
+    /// acknowledged. Leaves nothing behind in the target.
+    async fn check(&mut self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
     /// Connects, checks that rows will fit, creates what is needed, finishes what a crash left
-    /// half done, and tells how far the target has come. Called again after a failure. CREATE SINK
-    /// calls it first, so that what can never work is said there.
+    /// half done, and tells how far the target has come. Called again after a failure.
     async fn open(&mut self) -> Result<Option<Marker>, SinkError>;
 
     /// Delivers and commits.

@@ -12,6 +12,7 @@
 //! can't be decoded comes as a dead letter, never as an error and never silently dropped;
 //! 4. splits, once listed, keep their names.
 
+use super::error::ConnectorError;
 use crate::checkpoint::participant::Offset;
 use arrow::array::RecordBatch;
 use std::sync::Arc;
@@ -69,6 +70,12 @@ pub trait SplitReader: Send {
 
 /// A source, made from its declaration.
 pub trait Source: Send + Sync {
+    /// Tells what of the outside can be seen not to fit source `name` now. CREATE SOURCE asks.
+    fn check(&self, name: &str) -> Result<(), ConnectorError> {
+        let _ = name;
+        Ok(())
+    }
+
     /// The splits that exist now, in a stable order.
     fn splits(&self) -> Result<Vec<Split>, SourceError>;
 

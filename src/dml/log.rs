@@ -9,11 +9,16 @@
 //!   change        table (u32) │ number of diffs (u32; 0: all +1) │ diff (i64) …
 //!                 │ length (u32) │ rows as an Arrow IPC stream          integers little endian
 //!
-//!   append ──┐            ┌─ thread ───────────────────────────┐
-//!   append ──┼─ queue ──> │ one frame, one fsync for all waiting│ ──> positions, in order
-//!   append ──┘            └────────────────────────────────────┘
+//!   begin ──┐            ┌─ thread ───────────────────────────┐
+//!   begin ──┼─ queue ──> │ one frame, one fsync for all waiting│ ──> durable, in order
+//!   begin ──┘            └────────────────────────────────────┘
 //! ```
-//! **Invariant:** positions are dense: a file begins where the one before ends.
+//! A transaction has its position from the moment it is queued, so that the next one can be checked
+//! against it before it is durable. A write that fails takes back all that is queued, for what comes
+//! later may be built on it: [`Basis`] tells.
+//!
+//! **Invariants:** positions are dense: a file begins where the one before ends. Nothing that was
+//! checked against a transaction is durable without it.
 
 use super::record::{Encoded, decode};
 use crate::failpoint;
@@ -28,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use weir_catalog::ObjectId;
 
 const MAGIC: &[u8; 8] = b"WEIRDML1";
@@ -49,8 +54,47 @@ pub struct Transaction {
 /// A transaction on its way into the log.
 struct Request {
     encoded: Encoded,
-    changes: Vec<(ObjectId, ChangeBatch)>,
-    reply: oneshot::Sender<io::Result<u64>>,
+    /// How often a write had failed when it was queued.
+    failures: u64,
+    reply: oneshot::Sender<io::Result<()>>,
+}
+
+/// What was seen of the log: the newest transaction, durable or queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Basis {
+    /// Its position.
+    pub position: u64,
+    /// How often a write had failed then.
+    failures: u64,
+}
+
+/// A transaction that is queued.
+pub struct Appending {
+    position: u64,
+    reply: oneshot::Receiver<io::Result<()>>,
+}
+
+impl Appending {
+    /// Returns its position once it is durable.
+    pub async fn durable(self) -> io::Result<u64> {
+        self.reply.await.map_err(|_| gone())??;
+        Ok(self.position)
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the DML log's thread has ended")
+}
+
+/// The newest transactions.
+#[derive(Default)]
+struct Memory {
+    /// Durable ones, dense.
+    durable: VecDeque<Arc<Transaction>>,
+    /// Those that come next, if nothing fails.
+    queued: VecDeque<Arc<Transaction>>,
+    /// How often a write has failed.
+    failures: u64,
 }
 
 /// What the log, its thread and its readers share.
@@ -58,8 +102,9 @@ struct Shared {
     dir: PathBuf,
     /// The newest durable position.
     position: AtomicU64,
-    /// The newest transactions, dense.
-    memory: Mutex<VecDeque<Arc<Transaction>>>,
+    /// The same and how often a write has failed, for those who wait.
+    progress: watch::Sender<Basis>,
+    memory: Mutex<Memory>,
     /// The first position of each file, ascending; the last is appended to.
     files: Mutex<Vec<u64>>,
     file_bytes: AtomicU64,
@@ -97,7 +142,8 @@ impl DmlLog {
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             position: AtomicU64::new(last),
-            memory: Mutex::new(memory),
+            progress: watch::Sender::new(Basis { position: last, failures: 0 }),
+            memory: Mutex::new(Memory { durable: memory, ..Memory::default() }),
             files: Mutex::new(files),
             file_bytes: AtomicU64::new(FILE_BYTES),
         });
@@ -114,13 +160,25 @@ impl DmlLog {
     }
 
     /// Appends a transaction; returns its position once it is durable. Transactions of callers
-    /// that wait at the same time share an fsync. Call from one that holds the tables' DML lock,
-    /// so that checks and append are one step. A transaction without changes is not logged; what
-    /// it waits for is what is there.
+    /// that wait at the same time share an fsync.
     pub async fn append(&self, changes: Vec<(ObjectId, ChangeBatch)>) -> io::Result<u64> {
+        match self.begin(changes, None)? {
+            Some(appending) => appending.durable().await,
+            None => Ok(self.position()),
+        }
+    }
+
+    /// Queues a transaction. One that was checked against others says up to which: call from one
+    /// that holds the tables' DML lock, so that checks and this are one step. A transaction without
+    /// changes is not logged.
+    pub fn begin(
+        &self,
+        changes: Vec<(ObjectId, ChangeBatch)>,
+        basis: Option<Basis>,
+    ) -> io::Result<Option<Appending>> {
         let changes: Vec<_> = changes.into_iter().filter(|(_, batch)| !batch.is_empty()).collect();
         if changes.is_empty() {
-            return Ok(self.position());
+            return Ok(None);
         }
         let encoded = Encoded::new(&changes)?;
         if encoded.len() > PAYLOAD_MAX {
@@ -128,15 +186,40 @@ impl DmlLog {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let (reply, receiver) = oneshot::channel();
-        let gone = || io::Error::other("the DML log's thread has ended");
         let requests = self.requests.as_ref().ok_or_else(gone)?;
-        requests.send(Request { encoded, changes, reply }).map_err(|_| gone())?;
-        receiver.await.map_err(|_| gone())?
+        // Under the lock, so that the queue and the positions are in one order.
+        let mut memory = self.shared.memory.lock();
+        let failures = memory.failures;
+        if basis.is_some_and(|basis| basis.failures != failures) {
+            return Err(taken_back());
+        }
+        requests.send(Request { encoded, failures, reply }).map_err(|_| gone())?;
+        let position = self.position() + memory.queued.len() as u64 + 1;
+        memory.queued.push_back(Arc::new(Transaction { position, changes }));
+        Ok(Some(Appending { position, reply: receiver }))
+    }
+
+    /// The transactions after `after`, queued ones too, as far as they are in memory (there are
+    /// fewer than the positions tell if some of them are not), and what they reach up to.
+    pub fn newest(&self, after: u64) -> (Vec<Arc<Transaction>>, Basis) {
+        let memory = self.shared.memory.lock();
+        let position = self.position() + memory.queued.len() as u64;
+        let later = |t: &&Arc<Transaction>| t.position > after;
+        let found = memory.durable.iter().chain(&memory.queued).filter(later).cloned().collect();
+        (found, Basis { position, failures: memory.failures })
+    }
+
+    /// Returns when all that `basis` saw is durable; fails if some of it never will be.
+    pub async fn wait_durable(&self, basis: Basis) -> io::Result<()> {
+        let mut progress = self.shared.progress.subscribe();
+        let decided = |now: &Basis| now.position >= basis.position || now.failures != basis.failures;
+        let now = *progress.wait_for(decided).await.map_err(|_| gone())?;
+        if now.failures == basis.failures { Ok(()) } else { Err(taken_back()) }
     }
 
     /// The transactions with `after < position <= upto`, from memory.
     pub fn range(&self, after: u64, upto: u64) -> Vec<Arc<Transaction>> {
-        let memory = self.shared.memory.lock();
+        let memory = &self.shared.memory.lock().durable;
         let Some(first) = memory.front().map(|t| t.position) else { return Vec::new() };
         let start = (after + 1).saturating_sub(first) as usize;
         let end = ((upto + 1).saturating_sub(first) as usize).min(memory.len());
@@ -145,7 +228,7 @@ impl DmlLog {
 
     /// Forgets in memory what is visible (at or before `position`).
     pub fn forget(&self, position: u64) {
-        let mut memory = self.shared.memory.lock();
+        let memory = &mut self.shared.memory.lock().durable;
         while memory.front().is_some_and(|t| t.position <= position) {
             memory.pop_front();
         }
@@ -155,7 +238,7 @@ impl DmlLog {
     /// checkpoint replays what was forgotten.
     pub fn rewind(&self, from: u64) -> io::Result<()> {
         // Under the lock nothing is added to memory, so what is read ends where memory begins.
-        let mut memory = self.shared.memory.lock();
+        let memory = &mut self.shared.memory.lock().durable;
         let first = memory.front().map_or(self.position() + 1, |t| t.position);
         if from + 1 >= first {
             return Ok(());
@@ -259,6 +342,17 @@ fn read(
     Ok((next - 1, last_frames))
 }
 
+impl Request {
+    fn refuse(self, error: io::Error) {
+        // Who no longer waits need not be told.
+        let _ = self.reply.send(Err(error));
+    }
+}
+
+fn taken_back() -> io::Error {
+    io::Error::other("an earlier write, which this one is built on, failed")
+}
+
 /// The thread that appends.
 struct Committer {
     shared: Arc<Shared>,
@@ -283,6 +377,14 @@ impl Committer {
 
     /// One frame and one fsync for the whole group; all of it, or nothing.
     fn commit(&mut self, mut group: Vec<Request>) {
+        let failures = self.shared.memory.lock().failures;
+        // What was queued before a failure fails with it.
+        let (current, lost): (Vec<_>, Vec<_>) = group.into_iter().partition(|r| r.failures == failures);
+        group = current;
+        lost.into_iter().for_each(|request| request.refuse(taken_back()));
+        if group.is_empty() {
+            return;
+        }
         // A frame takes only so much; what is left makes another one.
         let mut bytes = 0;
         let fits = group.iter().take_while(|request| {
@@ -294,12 +396,11 @@ impl Committer {
         let mut payload = Vec::with_capacity(group.iter().map(|r| r.encoded.len()).sum());
         group.iter().for_each(|request| payload.extend_from_slice(request.encoded.bytes()));
         match self.writer.append(first, &payload) {
-            Ok(()) => self.publish(first, group),
+            Ok(()) => self.publish(group),
             Err(error) => {
+                self.take_back();
                 for request in group {
-                    let error = io::Error::new(error.kind(), error.to_string());
-                    // Who no longer waits need not be told.
-                    let _ = request.reply.send(Err(error));
+                    request.refuse(io::Error::new(error.kind(), error.to_string()));
                 }
             }
         }
@@ -308,18 +409,31 @@ impl Committer {
         }
     }
 
-    fn publish(&self, first: u64, group: Vec<Request>) {
-        let mut replies = Vec::with_capacity(group.len());
+    fn publish(&self, group: Vec<Request>) {
         let mut memory = self.shared.memory.lock();
-        for (position, Request { changes, reply, .. }) in (first..).zip(group) {
-            memory.push_back(Arc::new(Transaction { position, changes }));
-            replies.push((reply, position));
+        for _ in &group {
+            let next = memory.queued.pop_front();
+            memory.durable.extend(next);
         }
-        self.shared.position.store(first + replies.len() as u64 - 1, Ordering::Release);
+        let position = self.shared.position.load(Ordering::Relaxed) + group.len() as u64;
+        self.shared.position.store(position, Ordering::Release);
+        let now = Basis { position, failures: memory.failures };
         drop(memory);
-        for (reply, position) in replies {
-            let _ = reply.send(Ok(position));
+        self.shared.progress.send_replace(now);
+        for request in group {
+            // Who no longer waits need not be told.
+            let _ = request.reply.send(Ok(()));
         }
+    }
+
+    /// A write failed: nothing that is queued becomes durable.
+    fn take_back(&self) {
+        let mut memory = self.shared.memory.lock();
+        memory.queued.clear();
+        memory.failures += 1;
+        let now = Basis { position: self.shared.position.load(Ordering::Relaxed), failures: memory.failures };
+        drop(memory);
+        self.shared.progress.send_replace(now);
     }
 
     /// Begins a new file when this one is large.

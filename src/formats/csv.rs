@@ -1,8 +1,9 @@
 //! CSV to columns, straight from the bytes: no record, field or string in between.
 //!
 //! As PostgreSQL's `COPY … CSV`: a field may be quoted, `""` in it is a quote, and it may hold
-//! delimiters and ends of lines; an empty field that isn't quoted is NULL. A record must have as
-//! many fields as the source has columns.
+//! delimiters and ends of lines; an empty field that isn't quoted is NULL. A record's fields are the
+//! source's columns in order, or, under a header, those that it names: every column must be in the
+//! header, whatever its case and place; what else the header names is not read.
 
 use super::decode::{Decoded, Decoder, RowBuilder, Step, column_reason};
 use arrow::error::ArrowError;
@@ -11,6 +12,9 @@ use weir_catalog::Column;
 
 /// Decodes CSV.
 pub struct CsvDecoder {
+    /// The declared columns, and which of them are wanted.
+    columns: Vec<(String, Option<usize>)>,
+
     rows: RowBuilder,
     fields: Fields,
 }
@@ -19,6 +23,8 @@ struct Fields {
     delimiter: u8,
     /// By position in the record: the wanted column.
     wanted: Vec<Option<usize>>,
+    /// Why no record is one of the source's.
+    refused: Option<String>,
     /// A quoted field without its escapes.
     unescaped: Vec<u8>,
 }
@@ -38,11 +44,67 @@ impl CsvDecoder {
             positions[*position] = Some(index);
         }
         let rows = RowBuilder::new(declared, wanted)?;
-        Ok(Self { rows, fields: Fields { delimiter, wanted: positions, unescaped: Vec::new() } })
+        let columns = declared.iter().map(|c| c.name.clone()).zip(positions.clone()).collect();
+        let fields = Fields { delimiter, wanted: positions, refused: None, unescaped: Vec::new() };
+        Ok(Self { columns, rows, fields })
+    }
+
+    /// Where the wanted columns are in records of fields that are called `names`.
+    fn places(&self, names: &[String]) -> Result<Vec<Option<usize>>, String> {
+        let mut places = vec![None; names.len()];
+        for (column, wanted) in &self.columns {
+            let exactly = names.iter().position(|name| name == column);
+            let found = exactly.or_else(|| names.iter().position(|name| name.eq_ignore_ascii_case(column)));
+            let Some(at) = found else {
+                return Err(format!(
+                    "column \"{column}\" is not in the header, which has {}",
+                    names.join(", ")
+                ));
+            };
+            if names.iter().filter(|name| **name == names[at]).count() > 1 {
+                return Err(format!("column \"{column}\" is in the header more than once"));
+            }
+            places[at] = *wanted;
+        }
+        Ok(places)
     }
 }
 
+/// Where the first record of `text` ends, its end of line included.
+pub fn first_record(text: &[u8]) -> Option<usize> {
+    let mut quoted = false;
+    let end = text.iter().position(|byte| {
+        quoted ^= *byte == b'"';
+        *byte == b'\n' && !quoted
+    });
+    end.map(|at| at + 1)
+}
+
+/// The fields of a header, without quotes and the white space around them.
+fn names(line: &[u8], delimiter: u8) -> Vec<String> {
+    let (mut names, mut name, mut quoted) = (Vec::new(), Vec::new(), false);
+    let mut bytes = line.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' if quoted && bytes.peek() == Some(&b'"') => name.extend(bytes.next()),
+            b'"' => quoted = !quoted,
+            byte if byte == delimiter && !quoted => names.push(std::mem::take(&mut name)),
+            byte => name.push(byte),
+        }
+    }
+    names.push(name);
+    names.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect()
+}
+
 impl Decoder for CsvDecoder {
+    fn header(&mut self, line: &[u8]) -> Result<(), String> {
+        let names = names(line, self.fields.delimiter);
+        let places = self.places(&names);
+        self.fields.refused = places.as_ref().err().cloned();
+        self.fields.wanted = places.unwrap_or_else(|_| vec![None; names.len()]);
+        self.fields.refused.clone().map_or(Ok(()), Err)
+    }
+
     fn decode(&mut self, block: &[u8], at_end: bool, rows_max: usize) -> Result<Decoded, ArrowError> {
         let fields = &mut self.fields;
         self.rows.run(block, rows_max, |rows, at| fields.record(rows, block, at, at_end))
@@ -57,7 +119,7 @@ impl Fields {
             _ => {}
         }
         let mut at = start;
-        let mut fault: Option<String> = None;
+        let mut fault: Option<String> = self.refused.clone();
         let mut count = 0;
         loop {
             let wanted = self.wanted.get(count).copied().flatten().filter(|_| fault.is_none());

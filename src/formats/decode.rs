@@ -37,6 +37,13 @@ pub struct Decoded {
 
 /// Decodes text records of one source.
 pub trait Decoder: Send {
+    /// The first line of the text, which names the fields of the records. `Err`: why they are not
+    /// the columns; every record is bad then.
+    fn header(&mut self, line: &[u8]) -> Result<(), String> {
+        let _ = line;
+        Ok(())
+    }
+
     /// Decodes whole records from the start of `block`, about `rows_max` at most. `at_end`: nothing
     /// follows the block, so that what is left is a record. Consumes nothing where no record ends.
     fn decode(&mut self, block: &[u8], at_end: bool, rows_max: usize) -> Result<Decoded, ArrowError>;

@@ -1,23 +1,22 @@
 //! The committers of a database's sinks: told of each durable checkpoint, once.
 
 use super::manager::JobError;
+use super::pause::LogLimit;
 use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{CheckpointContents, CoordinatorHandle, Message};
 use crate::checkpoint::participant::CommitHandle;
 use crate::connectors::committer::{CommitterConfig, CommitterEvent, CommitterHandle};
 use crate::connectors::registry::{self, SinkContext};
+use crate::state::data_dir::DataDir;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_catalog::{Object, ObjectBody, ObjectId};
 
 /// How long a clean shutdown waits for targets to take what is durable.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
-
-/// Durable checkpoints that a file sink gathers before it publishes, unless its options say.
-const COMMIT_EVERY_DEFAULT: usize = 1;
 
 struct Running {
     handle: CommitterHandle,
@@ -35,6 +34,31 @@ pub struct DeliveryStatus {
     pub failed: bool,
 }
 
+/// Tries what a source or sink declares, as far as that can be done without reading or writing.
+pub async fn check(data_dir: &DataDir, object: &Object) -> Result<(), JobError> {
+    match &object.body {
+        ObjectBody::Source(source) => {
+            let source = source.clone();
+            let name = object.name.name.clone();
+            let opened = tokio::task::spawn_blocking(move || registry::open_source(&source)?.check(&name));
+            let checked = opened.await.map_err(|e| JobError::internal(format!("check failed: {e}")))?;
+            checked.map_err(JobError::from_client)
+        }
+        ObjectBody::Sink(sink) => {
+            let context = SinkContext {
+                database: &data_dir.database().to_string(),
+                id: object.id,
+                name: &object.name.name,
+                generation: data_dir.generation(),
+            };
+            registry::commit_every(sink).map_err(JobError::from_client)?;
+            let mut target = registry::open_sink_target(sink, &context).map_err(JobError::from_client)?;
+            target.check().await.map_err(JobError::from_client)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// All committers of one incarnation.
 pub struct Committers {
     database: String,
@@ -42,11 +66,14 @@ pub struct Committers {
     logs: Arc<SinkLogs>,
     coordinator: CoordinatorHandle,
     runtime: tokio::runtime::Handle,
+    limit: LogLimit,
 
     running: Mutex<HashMap<ObjectId, Running>>,
     /// What the newest complete checkpoint promises.
     promised: Mutex<(Epoch, Vec<CommitHandle>)>,
     status: Arc<Mutex<BTreeMap<ObjectId, DeliveryStatus>>>,
+    /// Sinks whose logs have reached the limit.
+    full: Mutex<HashSet<ObjectId>>,
 }
 
 impl Committers {
@@ -57,6 +84,7 @@ impl Committers {
         logs: Arc<SinkLogs>,
         coordinator: CoordinatorHandle,
         (epoch, handles): (Epoch, Vec<CommitHandle>),
+        limit: LogLimit,
     ) -> Self {
         Self {
             database,
@@ -64,9 +92,11 @@ impl Committers {
             logs,
             coordinator,
             runtime: tokio::runtime::Handle::current(),
+            limit,
             running: Mutex::default(),
             promised: Mutex::new((epoch, handles)),
             status: Arc::default(),
+            full: Mutex::default(),
         }
     }
 
@@ -82,14 +112,14 @@ impl Committers {
         };
         let target = registry::open_sink_target(sink, &context).map_err(JobError::from_client)?;
         let log = self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
-        let commit_every = sink.options.get("commit_every").and_then(|v| v.parse().ok());
+        let commit_every = registry::commit_every(sink).map_err(JobError::from_client)?;
         let config = CommitterConfig {
             sink: object.id,
             name: object.name.name.clone(),
             sink_type: sink.sink_type,
             key: sink.primary_key.clone().unwrap_or_default(),
             generation: self.generation,
-            commit_every: commit_every.unwrap_or(COMMIT_EVERY_DEFAULT),
+            commit_every,
         };
         let mut running = self.running.lock();
         let (told, handles) = self.promised.lock().clone();
@@ -136,10 +166,25 @@ impl Committers {
             }
             committer.told = contents.epoch;
         }
+        let sinks: Vec<ObjectId> = running.keys().copied().collect();
+        drop(running);
+        self.watch_logs(&sinks);
+    }
+
+    /// Tells once of each sink whose log has reached its limit.
+    fn watch_logs(&self, sinks: &[ObjectId]) {
+        let limit = (self.limit.bytes)();
+        for sink in sinks {
+            let is_full = self.logs.open(*sink, &[]).is_ok_and(|log| log.bytes() > limit);
+            if is_full && self.full.lock().insert(*sink) {
+                (self.limit.reached)(*sink);
+            }
+        }
     }
 
     /// Ends the committer of a dropped sink and removes its log.
     pub fn remove(&self, sink: ObjectId) {
+        self.full.lock().remove(&sink);
         if let Some(committer) = self.running.lock().remove(&sink) {
             let logs = self.logs.clone();
             self.runtime.spawn(async move {

@@ -24,7 +24,7 @@ use crate::stream::Epoch;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use weir_catalog::log::CatalogLog;
-use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState};
+use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState, SqlState};
 use weir_sql::plan::StreamPlan;
 
 /// Where live stores are, below the data directory.
@@ -282,6 +282,10 @@ impl Incarnation {
         loop {
             if filling.borrow_and_update().get(&job).is_some_and(|f| f.done) {
                 return Ok(());
+            }
+            if lasting.catalog().by_id(job).is_none() {
+                let message = "the object was dropped while it was being created";
+                return Err(JobError::new(SqlState::QUERY_CANCELED, message));
             }
             // Each tick lets it read on; a restart ends the wait by an error here.
             tokio::select! {

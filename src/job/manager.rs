@@ -5,9 +5,7 @@
 //! [`super::restart`] replaces when it fails.
 
 pub use super::committers::DeliveryStatus;
-use super::edges::fills;
-use super::incarnation::{Incarnation, Lasting};
-use super::running::JobSpec;
+use super::incarnation::Lasting;
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
 use crate::dml::log::DmlLog;
@@ -20,7 +18,6 @@ use weir_catalog::{
     CatalogChange, CatalogSnapshot, ClientError, JobId, Object, ObjectId, ObjectState, SqlState,
 };
 use weir_sql::binder::{BindContext, Create};
-use weir_sql::plan::StreamPlan;
 
 /// What creating or changing a job can fail of.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -35,7 +32,7 @@ pub struct JobError {
 }
 
 impl JobError {
-    fn new(state: SqlState, message: impl Into<String>) -> Self {
+    pub(super) fn new(state: SqlState, message: impl Into<String>) -> Self {
         Self { state, message: message.into(), hint: None }
     }
 
@@ -154,6 +151,12 @@ impl Database {
         self.lasting.incarnation().map(|_| visible)
     }
 
+    /// Tells what a CREATE would fail of outside: options that its connector does not take, a
+    /// target that rows can't be delivered to.
+    pub async fn check(&self, create: &Create) -> Result<(), JobError> {
+        super::committers::check(&self.lasting.data_dir, &create.object).await
+    }
+
     /// Creates an object; returns when it is caught up and logged `Created`. Dropping the future
     /// before that cancels it and leaves nothing behind.
     pub async fn create(&self, create: Create) -> Result<(), JobError> {
@@ -161,7 +164,18 @@ impl Database {
         let _cancel_when_dropped = cancel.clone().drop_guard();
         let lasting = Arc::clone(&self.lasting);
         // A task of its own, so that what it began is undone even if nobody waits any more.
-        let task = tokio::spawn(async move { create_object(&lasting, create, &cancel).await });
+        let task = tokio::spawn(async move { super::create::create(&lasting, create, &cancel).await });
+        task.await.map_err(|e| JobError::internal(format!("create failed: {e}")))?
+    }
+
+    /// Creates an object whose job fills in the background: returns when it is logged, with what
+    /// ends when it is filled. A crash before that starts its filling anew.
+    pub async fn create_in_background(
+        &self,
+        create: Create,
+    ) -> Result<tokio::task::JoinHandle<Result<(), JobError>>, JobError> {
+        let lasting = Arc::clone(&self.lasting);
+        let task = tokio::spawn(async move { super::create::create_in_background(&lasting, create).await });
         task.await.map_err(|e| JobError::internal(format!("create failed: {e}")))?
     }
 
@@ -226,7 +240,7 @@ impl Database {
         }
     }
 
-    /// The DML log. Hold [`Database::dml_lock`] from the first check to the append.
+    /// The DML log. Hold [`Database::dml_lock`] from the first check until the record is queued.
     pub fn dml(&self) -> &Arc<DmlLog> {
         &self.lasting.dml
     }
@@ -348,7 +362,7 @@ fn dropped_jobs(before: &CatalogSnapshot, changes: &[CatalogChange]) -> Result<V
 }
 
 /// Ends the jobs of objects that the catalog no longer names, and drops their state.
-async fn end_jobs(lasting: &Arc<Lasting>, dropped: &[Arc<Object>]) -> Result<(), JobError> {
+pub(super) async fn end_jobs(lasting: &Arc<Lasting>, dropped: &[Arc<Object>]) -> Result<(), JobError> {
     if dropped.is_empty() {
         return Ok(());
     }
@@ -360,97 +374,5 @@ async fn end_jobs(lasting: &Arc<Lasting>, dropped: &[Arc<Object>]) -> Result<(),
     if matches!(ended, Ok(Ok(_))) {
         incarnation.drop_state(&ids);
     }
-    Ok(())
-}
-
-async fn create_object(
-    lasting: &Arc<Lasting>,
-    create: Create,
-    cancel: &CancellationToken,
-) -> Result<(), JobError> {
-    let Create { mut object, plan, .. } = create;
-    let has_job = object.has_job();
-    let (object, incarnation) = {
-        let _ddl = lasting.ddl_lock.lock().await;
-        let catalog = lasting.catalog();
-        check_inputs(&catalog, &object)?;
-        object.id = catalog.next_id;
-        let incarnation = if has_job { Some(lasting.incarnation()?) } else { None };
-        lasting.log_changes(&[CatalogChange::Create(object.clone())])?;
-        (Arc::new(object), incarnation)
-    };
-    let Some(incarnation) = incarnation else { return Ok(()) };
-    crate::failpoint::hit("create.logged").map_err(|e| JobError::internal(e.to_string()))?;
-    let filled = tokio::select! {
-        filled = fill(lasting, &incarnation, &object, plan) => filled,
-        () = cancel.cancelled() => Err(JobError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
-    };
-    let created = match filled {
-        Ok(()) => lasting.log_changes(&[CatalogChange::Created(object.id)]),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = created {
-        lasting.log_changes(&[CatalogChange::Drop(object.id)])?;
-        end_jobs(lasting, &[object]).await?;
-        return Err(error);
-    }
-    incarnation.start_sink(&object)?;
-    Ok(())
-}
-
-/// What a plan reads must be there still.
-fn check_inputs(catalog: &CatalogSnapshot, object: &Object) -> Result<(), JobError> {
-    for input in object.inputs() {
-        match catalog.by_id(input) {
-            None => {
-                return Err(JobError::new(
-                    SqlState::UNDEFINED_TABLE,
-                    format!(
-                        "a relation that {} \"{}\" reads does not exist any more",
-                        object.kind(),
-                        object.name.name
-                    ),
-                ));
-            }
-            Some(read) if read.state == ObjectState::Creating => {
-                return Err(JobError::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("{} \"{}\" is still being created", read.kind(), read.name.name),
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(())
-}
-
-/// Starts the job and waits until it is caught up and durable.
-async fn fill(
-    lasting: &Arc<Lasting>,
-    incarnation: &Arc<Incarnation>,
-    object: &Arc<Object>,
-    plan: Option<StreamPlan>,
-) -> Result<(), JobError> {
-    let id = object.id;
-    let planned = plan.is_some();
-    let fills = fills(plan.as_ref());
-    if let Some(plan) = &plan {
-        incarnation.note_fingerprints(id, plan);
-    }
-    let spec = JobSpec { object: Arc::clone(object), plan, restored: false };
-    let answer = incarnation.running.change(vec![spec], &[], None)?;
-    answer
-        .await
-        .unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()))
-        .map_err(|e| JobError::interrupted(&e))?;
-    if !planned {
-        return Ok(());
-    }
-    let coordinator = incarnation.running.coordinator();
-    if fills {
-        incarnation.wait_filled(lasting, id).await?;
-        coordinator.send(Message::Filled(id));
-    }
-    coordinator.ask(Message::Checkpoint).await.map_err(|e| JobError::interrupted(&e))?;
     Ok(())
 }

@@ -2,10 +2,11 @@
 //!
 //! In: bound statements ([`manager`]). [`graph`] cuts plans into fragments, [`build`] makes
 //! operators of their nodes, [`assemble`] puts them into actors with channels; [`running`] changes
-//! the graph at barriers; [`storing`] takes sealed epochs to disk; [`restart`] begins again from a
-//! checkpoint, as soon and as often as [`restart_policy`] says.
+//! the graph at barriers; [`create`] fills a new job; [`storing`] takes sealed epochs to disk;
+//! [`restart`] begins again from a checkpoint, as soon and as often as [`restart_policy`] says.
 //! **Invariants:** the graph changes only at barriers; an object is acknowledged only when a
-//! durable checkpoint holds its job; the catalog's log wins over the manifest.
+//! durable checkpoint holds its job, or its record says that it is still filling; the catalog's log
+//! wins over the manifest.
 
 pub mod manager;
 
@@ -13,9 +14,11 @@ mod assemble;
 mod build;
 mod build_stateful;
 mod committers;
+mod create;
 mod edges;
 pub mod graph;
 mod incarnation;
+mod pause;
 mod restart;
 mod restart_policy;
 mod running;

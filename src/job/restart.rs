@@ -143,10 +143,17 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
         let _ = tokio::task::spawn_blocking(move || failed.end(false)).await;
         return Err(JobError::interrupted(&reason));
     }
-    for object in lasting.catalog().objects().filter(|o| o.state == ObjectState::Created) {
+    let delivers = |o: &&Arc<Object>| matches!(o.state, ObjectState::Created | ObjectState::Paused);
+    for object in lasting.catalog().objects().filter(delivers) {
         // A sink that can't start is its own problem, never the others'.
         if let Err(error) = incarnation.committers.start(object, restored) {
             tracing::error!(sink = %object.name, %error, "could not start sink");
+        }
+    }
+    for object in lasting.catalog().objects().filter(|o| o.state == ObjectState::Filling) {
+        // What the checkpoint has, or has nothing to fill from, lacks only the record of it.
+        if !filling.contains(&object.id) {
+            tokio::spawn(finished(Arc::clone(lasting), Arc::clone(&incarnation), object.id));
         }
     }
     for object in filling {
@@ -173,8 +180,17 @@ async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
 
 /// A job that the restored checkpoint lacks fills again, in the background.
 async fn refill(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: ObjectId) {
-    if incarnation.wait_filled(&lasting, object).await.is_ok() {
-        incarnation.running.coordinator().send(Message::Filled(object));
+    if incarnation.wait_filled(&lasting, object).await.is_err() {
+        return;
+    }
+    incarnation.running.coordinator().send(Message::Filled(object));
+    finished(lasting, incarnation, object).await;
+}
+
+/// An object of a CREATE in the background is filled.
+async fn finished(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: ObjectId) {
+    if let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
+        tracing::warn!(%object, %error, "an object that has filled again is not ready");
     }
 }
 
@@ -204,7 +220,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     };
     let (sender, messages) = mpsc::channel();
     let coordinator = CoordinatorHandle::new(sender);
-    let handles = manifest.as_ref().map_or_else(Vec::new, |m| m.handles.clone());
+    let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
         lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
@@ -215,6 +231,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         lasting.sink_logs.clone(),
         coordinator.clone(),
         (restored, handles.clone()),
+        super::pause::LogLimit::of(lasting),
     ));
     let layouts = layouts(lasting);
     let ground = Ground {
@@ -255,6 +272,17 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     crate::failpoint::hit("restart.before_jobs").map_err(|e| JobError::internal(e.to_string()))?;
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     Ok(Prepared { incarnation, first, filling, restored })
+}
+
+/// What the sinks of a checkpoint's jobs promised. One that was filling then fills anew, and promises
+/// all of it again.
+fn kept_handles(
+    manifest: &Manifest,
+    catalog: &CatalogSnapshot,
+) -> Vec<crate::checkpoint::participant::CommitHandle> {
+    let has = |sink: ObjectId| manifest.jobs.iter().any(|j| j.job == sink);
+    let paused = |sink: ObjectId| catalog.by_id(sink).is_some_and(|o| o.state == ObjectState::Paused);
+    manifest.handles.iter().filter(|h| has(h.sink) || paused(h.sink)).cloned().collect()
 }
 
 /// The live store: a fresh directory, linked from the checkpoint, without what is no longer named.
@@ -381,7 +409,8 @@ fn specs(
 ) -> Result<Vec<JobSpec>, JobError> {
     let catalog = lasting.catalog();
     let mut specs = Vec::new();
-    for object in catalog.objects().filter(|o| o.has_job() && o.state == ObjectState::Created) {
+    let runs = |o: &&Arc<Object>| matches!(o.state, ObjectState::Created | ObjectState::Filling);
+    for object in catalog.objects().filter(|o| o.has_job()).filter(runs) {
         let plan = plan(lasting, &catalog, object)?;
         let stored = manifest.and_then(|m| m.jobs.iter().find(|j| j.job == object.id));
         if let Some(plan) = &plan {

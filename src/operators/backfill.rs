@@ -146,6 +146,7 @@ impl Operator for Backfill {
         if epoch != self.epoch {
             return Ok(Polled::Idle { until_us: Some(now_us + 1_000) });
         }
+        crate::failpoint::hit("backfill.chunk")?;
         let mut rows = 0;
         while rows < CHUNK_ROWS {
             let Position::Scanning { vnode, rest, later } =

@@ -159,7 +159,7 @@ fn readable(object: &Object) -> Result<&RowKey, ServeError> {
             ));
         }
     };
-    if object.state == ObjectState::Creating {
+    if object.state.is_filling() {
         return Err(ServeError::new(
             SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
             format!("{} \"{}\" is still being filled", object.kind(), object.name),

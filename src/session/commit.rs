@@ -1,7 +1,7 @@
 //! COMMIT: what a block wrote, checked against the rows of now, as one record of the DML log.
 //!
 //! ```text
-//!   lock ─ newest rows ─ checked ──────────────────────────────── append (fsync) ─ unlock
+//!   lock ─ latest rows ─ checked ──────────────────────────────── queued ─ unlock ─ durable (fsync)
 //!                          └ changed by others ─ statements again ─┘ │ told otherwise: 40001
 //! ```
 //! Another session may have changed the rows meanwhile. PostgreSQL would have made it wait for the
@@ -25,12 +25,11 @@ impl Session {
     /// Commits a block; its settings are taken back if that fails.
     pub(super) async fn commit_block(&mut self, block: Block) -> Result<(), SessionError> {
         let may_run_again = self.is_read_committed();
-        let settings = block.settings.clone();
+        let (settings, local) = (block.settings.clone(), block.local.clone());
         let done = self.try_commit(block, may_run_again).await;
+        self.end_cursors(done.is_ok());
         match &done {
-            Ok(()) => {
-                self.change_settings(|settings| settings.set("transaction_isolation", None).map(drop))?
-            }
+            Ok(()) => self.end_local(&local)?,
             Err(_) => self.restore(settings)?,
         }
         done
@@ -43,20 +42,29 @@ impl Session {
         let db = self.db().clone();
         let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
         let written = self.net_writes(block.writes)?;
-        let written = match self.check_again(&written).await {
-            Ok(()) => written,
+        let (view, basis) = self.limits.run(View::latest(&db, &[])).await?;
+        let checked = match self.check_again(&written, &view).await {
+            Ok(()) => Ok(written),
             Err(conflict) if may_run_again && is_conflict(&conflict) => {
                 tracing::debug!(%conflict, "block's statements run again");
-                self.run_again(&block.done).await?
+                self.run_again(&block.done).await
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         };
-        self.append(written.into_iter().map(|(target, batch)| (target.id, batch)).collect()).await?;
+        let changes = |net: Net| net.into_iter().map(|(target, batch)| (target.id, batch)).collect();
+        let queued = match checked {
+            Ok(written) => self.queue(changes(written), Some(basis)),
+            Err(error) => Err(error),
+        };
         drop(guard);
-        Ok(())
+        match queued {
+            Ok(queued) => self.wait_durable(queued, Some(basis)).await,
+            Err(error) => self.wait_durable(None, Some(basis)).await.and(Err(error)),
+        }
     }
 
-    fn is_read_committed(&self) -> bool {
+    /// Whether each statement of a block reads the newest rows.
+    pub(super) fn is_read_committed(&self) -> bool {
         let database = self.database_settings();
         let level = match self.settings.values().get("transaction_isolation") {
             Some(level) => level.clone(),
@@ -66,8 +74,7 @@ impl Session {
     }
 
     /// Checks what the block wrote against the rows of now.
-    async fn check_again(&self, written: &Net) -> Result<(), SessionError> {
-        let view = self.limits.run(View::newest(self.db(), &[])).await?;
+    async fn check_again(&self, written: &Net, view: &View) -> Result<(), SessionError> {
         for (target, batch) in written {
             // Dropped meanwhile: an error, rather than a record that nobody can apply.
             self.target(target.id)?;
@@ -81,7 +88,9 @@ impl Session {
     async fn run_again(&self, statements: &[Done]) -> Result<Net, SessionError> {
         let mut writes: Vec<(ObjectId, ChangeBatch)> = Vec::new();
         for done in statements {
-            let changes = self.compute(&done.dml, &done.input, &writes).await?;
+            // The lock is held, so what is queued is what it was.
+            let (view, _) = self.limits.run(View::latest(self.db(), &writes)).await?;
+            let changes = self.compute(&done.dml, &done.input, view).await?;
             let same_rows = done.returned.as_ref().is_none_or(|told| *told == changes.returned);
             if changes.returned.num_rows() != done.rows || !same_rows {
                 let message = "could not serialize access due to concurrent update";

@@ -11,6 +11,8 @@ use super::transaction::Input;
 use super::{Outcome, Session, SessionError};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, new_null_array};
 use arrow::compute::concat_batches;
+use arrow::datatypes::FieldRef;
+use datafusion::common::ScalarValue;
 use std::sync::Arc;
 use weir_catalog::column::arrow_schema;
 use weir_catalog::name::quote_identifier;
@@ -31,6 +33,17 @@ pub struct CopyIn {
     alone: bool,
     rows: Vec<RecordBatch>,
     bytes: usize,
+}
+
+impl CopyIn {
+    /// The copied columns, in the order of the lines' values.
+    pub fn fields(&self) -> Vec<FieldRef> {
+        let field = |name: &String| {
+            let column = self.table.iter().find(|column| column.name == *name);
+            column.map(|column| Arc::new(column.field().with_nullable(true)))
+        };
+        self.columns.iter().filter_map(field).collect()
+    }
 }
 
 impl Session {
@@ -98,6 +111,33 @@ impl Session {
         copy: &mut CopyIn,
         lines: &[Vec<Option<String>>],
     ) -> Result<(), SessionError> {
+        let column = |(place, field): (usize, FieldRef)| {
+            let texts: StringArray = lines.iter().map(|line| line[place].as_deref()).collect();
+            parse_column(&field, texts)
+        };
+        let arrays = copy.fields().into_iter().enumerate().map(column).collect::<Result<Vec<_>, _>>()?;
+        self.copy_columns(copy, &arrays, lines.len()).await
+    }
+
+    /// Takes rows of values of the columns' types.
+    pub async fn copy_values(
+        &mut self,
+        copy: &mut CopyIn,
+        rows: &[Vec<ScalarValue>],
+    ) -> Result<(), SessionError> {
+        let column = |place: usize| ScalarValue::iter_to_array(rows.iter().map(|row| row[place].clone()));
+        let arrays = (0..copy.columns.len()).map(column).collect::<Result<Vec<_>, _>>();
+        let arrays = arrays.map_err(crate::serve::ServeError::from)?;
+        self.copy_columns(copy, &arrays, rows.len()).await
+    }
+
+    /// Takes `count` rows of the copied columns; the others get their defaults.
+    async fn copy_columns(
+        &mut self,
+        copy: &mut CopyIn,
+        copied: &[ArrayRef],
+        count: usize,
+    ) -> Result<(), SessionError> {
         let schema = arrow_schema(
             &copy.table.iter().map(|c| Column { nullable: true, ..c.clone() }).collect::<Vec<_>>(),
         );
@@ -105,16 +145,13 @@ impl Session {
         let mut missing = Vec::new();
         for (ordinal, column) in copy.table.iter().enumerate() {
             match copy.columns.iter().position(|name| *name == column.name) {
-                Some(place) => {
-                    let texts: StringArray = lines.iter().map(|line| line[place].as_deref()).collect();
-                    arrays[ordinal] = Some(parse_column(&column.field(), texts)?);
-                }
+                Some(place) => arrays[ordinal] = Some(Arc::clone(&copied[place])),
                 None if column.default.is_some() => missing.push((ordinal, column)),
-                None => arrays[ordinal] = Some(new_null_array(&column.data_type, lines.len())),
+                None => arrays[ordinal] = Some(new_null_array(&column.data_type, count)),
             }
         }
         if !missing.is_empty() {
-            let defaults = self.defaults(&missing, lines.len()).await?;
+            let defaults = self.defaults(&missing, count).await?;
             for ((ordinal, _), array) in missing.iter().zip(defaults.columns()) {
                 arrays[*ordinal] = Some(Arc::clone(array));
             }

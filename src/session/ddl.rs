@@ -8,10 +8,7 @@ use super::show::explain_schema;
 use super::{Notice, Outcome, Session, SessionError};
 use crate::config::check_database;
 use crate::job::manager::Database;
-use std::sync::Arc;
-use std::time::Duration;
-use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
-use weir_catalog::{CatalogChange, ObjectBody, SqlState};
+use weir_catalog::{CatalogChange, SqlState};
 use weir_sql::binder::{Bound, Create, bind};
 use weir_sql::parser::statement::Parsed;
 
@@ -33,9 +30,6 @@ impl Session {
             let context = self.bind_context(Vec::new());
             let version = context.catalog.version;
             let bound = bind(parsed, &context)?;
-            if let Bound::Create(create) = &bound {
-                check_options(create, &context.connectors)?;
-            }
             match self.carry_out(bound).await {
                 Err(_)
                     if attempt < REBINDS_MAX
@@ -55,6 +49,7 @@ impl Session {
         let (tag, notices) = match bound {
             Bound::Create(create) => {
                 let (tag, notices) = (create.tag.clone(), create.notices.clone());
+                self.limits.run(db.check(&create)).await?;
                 if create.plan.is_some() && self.is_background() {
                     self.create_in_background(create).await?;
                 } else {
@@ -98,29 +93,16 @@ impl Session {
         self.settings.value("background_ddl", &self.database_settings()) == "on"
     }
 
-    /// Starts a CREATE; returns when the catalog has the object, or the CREATE has failed.
+    /// Starts a CREATE; returns when the catalog has the object.
     async fn create_in_background(&mut self, create: Create) -> Result<(), SessionError> {
-        let (db, id) = (self.db().clone(), create.object.id);
+        let db = self.db().clone();
+        let filling = self.limits.run(db.create_in_background(create)).await?;
         let guard = self.manager.start_background();
-        let name = create.object.name.clone();
-        let mut work = tokio::spawn({
-            let db = Arc::clone(&db);
-            async move {
-                let _guard = guard;
-                let done = db.create(create).await;
-                if let Err(error) = &done {
-                    tracing::warn!(%name, %error, "CREATE in the background failed");
-                }
-                done
-            }
+        tokio::spawn(async move {
+            let _guard = guard;
+            // How it ends is in the log and in the catalog.
+            let _ = filling.await;
         });
-        while db.catalog().by_id(id).is_none() {
-            match tokio::time::timeout(Duration::from_millis(5), &mut work).await {
-                Ok(Ok(done)) => return Ok(done?),
-                Ok(Err(panic)) => return Err(super::rows::internal(panic)),
-                Err(_) => {}
-            }
-        }
         Ok(())
     }
 }
@@ -142,38 +124,4 @@ fn checked(change: CatalogChange) -> Result<CatalogChange, SessionError> {
         }
         other => other,
     })
-}
-
-/// Refuses a connector, or an option of it, that does not exist, and names what is missing.
-fn check_options(create: &Create, connectors: &[ConnectorSpec]) -> Result<(), SessionError> {
-    let (role, connector, options) = match &create.object.body {
-        ObjectBody::Source(source) => (ConnectorRole::Source, &source.connector, &source.options),
-        ObjectBody::Sink(sink) => (ConnectorRole::Sink, &sink.connector, &sink.options),
-        _ => return Ok(()),
-    };
-    let of_role: Vec<&ConnectorSpec> = connectors.iter().filter(|spec| spec.role == role).collect();
-    let invalid = |message: String| SessionError::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    let list = |names: Vec<&str>| names.join(", ");
-    let Some(spec) = of_role.iter().find(|spec| spec.name == *connector) else {
-        let names = list(of_role.iter().map(|spec| spec.name).collect());
-        let kind = create.object.kind();
-        return Err(invalid(format!("connector \"{connector}\" does not exist"))
-            .hint(format!("A {kind} can use one of: {names}.")));
-    };
-    let takes = |name: &str| {
-        spec.options.iter().any(|option| match option.name.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
-            None => option.name == name,
-        })
-    };
-    if let Some(unknown) = options.keys().find(|name| !takes(name)) {
-        let names = list(spec.options.iter().map(|option| option.name).collect());
-        return Err(invalid(format!("connector \"{connector}\" has no option \"{unknown}\""))
-            .hint(format!("It takes: {names}.")));
-    }
-    if let Some(missing) = spec.options.iter().find(|o| o.required && !options.contains_key(o.name)) {
-        return Err(invalid(format!("option \"{}\" of connector \"{connector}\" is missing", missing.name))
-            .hint(missing.help));
-    }
-    Ok(())
 }

@@ -3,9 +3,8 @@
 use super::copy::CopyIn;
 use super::prepared::{Plan, Prepared};
 use super::rows::internal;
-use super::settings::Settings;
-use super::transaction::{Block, Transaction};
-use super::{Notice, Session, SessionError};
+use super::transaction::Transaction;
+use super::{Session, SessionError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -101,13 +100,17 @@ impl Session {
     ) -> Result<Outcome, SessionError> {
         crate::telemetry::METRICS.statements.inc();
         self.note_statement(&prepared.parsed.text);
-        match &prepared.plan {
-            Plan::Query(plan) => {
+        self.refuse_in_read_only(&prepared.parsed.statement)?;
+        match (&prepared.plan, &prepared.parsed.statement) {
+            (Plan::Query(plan), Statement::Declare(declare)) => {
+                self.declare(declare, plan.clone(), parameters).await
+            }
+            (Plan::Query(plan), _) => {
                 let schema = prepared.columns.clone().unwrap_or_else(|| Arc::clone(plan.schema().inner()));
                 self.select(plan.clone(), schema, parameters).await
             }
-            Plan::Dml(dml) => self.dml(dml, &prepared.parsed.statement, parameters, alone).await,
-            Plan::Late => self.dispatch(&prepared.parsed, alone).await,
+            (Plan::Dml(dml), _) => self.dml(dml, &prepared.parsed.statement, parameters, alone).await,
+            (Plan::Late, _) => self.dispatch(&prepared.parsed, alone).await,
         }
     }
 
@@ -124,11 +127,19 @@ impl Session {
             }
             Statement::Copy(copy) => self.copy(copy, alone).await,
             Statement::Explain { .. } => self.explain(parsed),
-            Statement::Set { name, value } => self.set(name, value.as_deref()),
+            Statement::Set { name, value, local } => self.set(name, value.as_deref(), *local),
+            Statement::SetTransaction(modes) => self.set_transaction(modes),
             Statement::ResetAll => self.reset_all(),
-            Statement::Begin => self.begin(),
+            Statement::Discard(what) => self.discard(what),
+            Statement::Unlisten => Ok(Outcome::Done("UNLISTEN".to_owned())),
+            Statement::Begin(modes) => self.begin(modes),
             Statement::Commit => self.commit().await,
             Statement::Rollback => self.rollback(),
+            Statement::Savepoint(name) => self.savepoint(name),
+            Statement::Release(name) => self.release(name),
+            Statement::RollbackTo(name) => self.rollback_to(name),
+            Statement::Fetch { name, place, rows } => self.fetch(name, *place, *rows).await,
+            Statement::Close(name) => self.close_cursor(name.as_deref()),
             Statement::Prepare { name, statement, types } => {
                 let types = types.iter().map(|t| sql_type_to_arrow(t).map(Some)).collect::<Result<_, _>>()?;
                 let prepared = self.prepare((**statement).clone(), types);
@@ -152,62 +163,11 @@ impl Session {
     }
 
     pub(super) fn refuse_in_failed(&self, statement: &Statement) -> Result<(), SessionError> {
-        let ends = matches!(statement, Statement::Commit | Statement::Rollback);
+        let ends = matches!(statement, Statement::Commit | Statement::Rollback | Statement::RollbackTo(_));
         if matches!(self.transaction, Transaction::Failed(_)) && !ends {
             return Err(SessionError::in_failed_transaction());
         }
         Ok(())
-    }
-
-    fn begin(&mut self) -> Result<Outcome, SessionError> {
-        match &mut self.transaction {
-            Transaction::Open(block) if block.explicit => {
-                let message = "there is already a transaction in progress";
-                self.notice(Notice::warning(SqlState::ACTIVE_SQL_TRANSACTION, message));
-            }
-            // Statements that were sent together with BEGIN, before it, are in its block.
-            Transaction::Open(block) => block.explicit = true,
-            Transaction::Idle | Transaction::Failed(_) => {
-                self.transaction = Transaction::Open(Block::new(true, &self.settings));
-            }
-        }
-        Ok(Outcome::Done("BEGIN".to_owned()))
-    }
-
-    async fn commit(&mut self) -> Result<Outcome, SessionError> {
-        if !self.transaction.is_explicit() {
-            let message = "there is no transaction in progress";
-            self.notice(Notice::warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
-        }
-        match std::mem::take(&mut self.transaction) {
-            Transaction::Idle => {}
-            Transaction::Open(block) => self.commit_block(block).await?,
-            Transaction::Failed(block) => {
-                self.restore(block.settings)?;
-                return Ok(Outcome::Done("ROLLBACK".to_owned()));
-            }
-        }
-        Ok(Outcome::Done("COMMIT".to_owned()))
-    }
-
-    fn rollback(&mut self) -> Result<Outcome, SessionError> {
-        if !self.transaction.is_explicit() {
-            let message = "there is no transaction in progress";
-            self.notice(Notice::warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
-        }
-        match std::mem::take(&mut self.transaction) {
-            Transaction::Idle => {}
-            Transaction::Open(block) | Transaction::Failed(block) => self.restore(block.settings)?,
-        }
-        Ok(Outcome::Done("ROLLBACK".to_owned()))
-    }
-
-    /// What SET did within a block that is rolled back never was.
-    pub(super) fn restore(&mut self, before: Settings) -> Result<(), SessionError> {
-        self.change_settings(|settings| {
-            *settings = before;
-            Ok(())
-        })
     }
 
     /// Ends what several statements sent together were: their one transaction commits.
@@ -228,23 +188,11 @@ impl Session {
             Transaction::Open(block) => {
                 // The settings it began with were valid, so they can be set again.
                 let _ = self.restore(block.settings);
+                self.end_cursors(false);
                 Transaction::Idle
             }
             other => other,
         };
-    }
-
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<Outcome, SessionError> {
-        self.change_settings(|settings| settings.set(name, value).map(drop))?;
-        Ok(Outcome::Done(if value.is_some() { "SET" } else { "RESET" }.to_owned()))
-    }
-
-    fn reset_all(&mut self) -> Result<Outcome, SessionError> {
-        self.change_settings(|settings| {
-            settings.reset_all();
-            Ok(())
-        })?;
-        Ok(Outcome::Done("RESET".to_owned()))
     }
 
     fn deallocate(&mut self, name: Option<&str>) -> Result<Outcome, SessionError> {

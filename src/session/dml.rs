@@ -1,11 +1,14 @@
 //! INSERT, UPDATE, DELETE: exact changes over the newest rows, checked, logged, acknowledged.
 //!
 //! ```text
-//!   alone     lock ─ newest rows ─ changes ─ append (fsync) ─ unlock ─ acknowledged
-//!             (an INSERT without a key takes no lock: nothing can be in its way)
-//!   in block          newest rows ─ changes ─ kept │ COMMIT: lock ─ checked again ─ append ─ unlock
+//!   alone     lock ─ latest rows ─ changes ─ queued ─ unlock ─ durable (fsync) ─ acknowledged
+//!             (an INSERT finds its rows before; without a key it takes no lock at all)
+//!   in block          newest rows ─ changes ─ kept │ COMMIT: lock ─ checked again ─ queued ─ unlock ─ durable
 //! ```
-//! Once the append has begun it is not cancelled: nobody could tell whether it happened.
+//! The lock is not held over the fsync: the next statement is checked against what is queued, and
+//! many sessions' records share one. What a statement found in rows that were not durable yet, an
+//! error or nothing to do included, is told when they are. Once a record is queued it is not
+//! cancelled: nobody could tell whether it happened.
 
 use super::changes::{Changes, Target};
 use super::current::CurrentRows;
@@ -13,6 +16,7 @@ use super::prepared::returning_schema;
 use super::rows::{internal, one_batch};
 use super::transaction::{Block, Done, Input, Transaction, View};
 use super::{CommandTag, Outcome, Session, SessionError};
+use crate::dml::log::{Appending, Basis};
 use crate::state::key::EncodedKeys;
 use crate::stream::ChangeBatch;
 use arrow::array::{Array, RecordBatch, RecordBatchOptions};
@@ -45,23 +49,22 @@ impl Session {
         alone: bool,
     ) -> Result<Changes, SessionError> {
         if alone && matches!(self.transaction, Transaction::Idle) {
-            let db = self.db().clone();
-            let guard = match self.is_unchecked(dml)? {
-                // Rows that can't be in anybody's way: many sessions' share an fsync.
-                true => None,
-                false => {
-                    Some(self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?)
-                }
-            };
-            let changes = self.compute(dml, &input, &[]).await?;
-            self.append(vec![(dml.table, changes.batch.clone())]).await?;
-            drop(guard);
-            return Ok(changes);
+            return self.write_alone(dml, input).await;
         }
         if matches!(self.transaction, Transaction::Idle) {
             self.transaction = Transaction::Open(Block::new(false, &self.settings));
         }
-        let changes = self.compute(dml, &input, self.transaction.writes()).await?;
+        if self.last_dml > self.db().visible().dml_position && !self.is_read_committed() {
+            let db = self.db().clone();
+            self.limits.run(db.wait_visible(self.last_dml)).await?;
+        }
+        self.fix_snapshot()?;
+        let own = self.transaction.writes();
+        let view = match self.transaction.snapshot() {
+            Some(at) => View::of_snapshot(at, own),
+            None => self.limits.run(View::newest(self.db(), own)).await?,
+        };
+        let changes = self.compute(dml, &input, view).await?;
         if let Transaction::Open(block) = &mut self.transaction {
             if !changes.batch.is_empty() {
                 block.writes.push((dml.table, changes.batch.clone()));
@@ -77,21 +80,42 @@ impl Session {
         Ok(changes)
     }
 
-    /// Whether the statement's rows depend on no other row of the table: an INSERT without a key.
-    fn is_unchecked(&self, dml: &Dml) -> Result<bool, SessionError> {
-        Ok(matches!(dml.kind, DmlKind::Insert(_)) && !self.target(dml.table)?.is_keyed())
+    /// A statement that is a transaction of its own.
+    async fn write_alone(&mut self, dml: &Arc<Dml>, mut input: Input) -> Result<Changes, SessionError> {
+        let db = self.db().clone();
+        if matches!(dml.kind, DmlKind::Insert(_)) {
+            // An INSERT's rows are those of the statement's start, as in PostgreSQL.
+            let view = self.limits.run(View::newest(&db, &[])).await?;
+            if let Input::Plan(parameters) = &input {
+                input = Input::Rows(self.collect(dml.input.clone(), parameters, Some(view.clone())).await?);
+            }
+            if !self.target(dml.table)?.is_keyed() {
+                let changes = self.compute(dml, &input, view).await?;
+                let queued = self.queue(vec![(dml.table, changes.batch.clone())], None)?;
+                self.wait_durable(queued, None).await?;
+                return Ok(changes);
+            }
+        }
+        let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
+        let (view, basis) = self.limits.run(View::latest(&db, &[])).await?;
+        let changes = self.compute(dml, &input, view).await;
+        let queued = match &changes {
+            Ok(changes) => self.queue(vec![(dml.table, changes.batch.clone())], Some(basis))?,
+            Err(_) => None,
+        };
+        drop(guard);
+        self.wait_durable(queued, Some(basis)).await?;
+        changes
     }
 
-    /// What the statement changes, over what is logged and `own`.
+    /// What the statement changes, over what `view` shows.
     pub(super) async fn compute(
         &self,
         dml: &Dml,
         input: &Input,
-        own: &[(ObjectId, ChangeBatch)],
+        view: View,
     ) -> Result<Changes, SessionError> {
-        let db = self.db().clone();
         let target = self.target(dml.table)?;
-        let view = self.limits.run(View::newest(&db, own)).await?;
         let input = match input {
             Input::Plan(parameters) => {
                 self.collect(dml.input.clone(), parameters, Some(view.clone())).await?
@@ -147,21 +171,36 @@ impl Session {
         self.limits.run(async { reading.await.map_err(internal)? }).await
     }
 
-    /// Logs one transaction; it is durable when this returns. Hold the DML lock.
-    pub(super) async fn append(&mut self, changes: Vec<(ObjectId, ChangeBatch)>) -> Result<(), SessionError> {
-        let changes: Vec<_> = changes.into_iter().filter(|(_, batch)| !batch.is_empty()).collect();
-        if changes.is_empty() {
-            return Ok(());
+    /// Queues one transaction, which was checked against what `basis` says. Hold the DML lock then.
+    pub(super) fn queue(
+        &self,
+        changes: Vec<(ObjectId, ChangeBatch)>,
+        basis: Option<Basis>,
+    ) -> Result<Option<Appending>, SessionError> {
+        self.db().dml().begin(changes, basis).map_err(|e| log_failed(&e))
+    }
+
+    /// Returns when what was queued is durable, and all that it was checked against.
+    pub(super) async fn wait_durable(
+        &mut self,
+        queued: Option<Appending>,
+        basis: Option<Basis>,
+    ) -> Result<(), SessionError> {
+        match (queued, basis) {
+            // The log is in order: what is before it is durable, too.
+            (Some(queued), _) => self.last_dml = queued.durable().await.map_err(|e| log_failed(&e))?,
+            (None, Some(basis)) => self.db().dml().wait_durable(basis).await.map_err(|e| log_failed(&e))?,
+            (None, None) => {}
         }
-        let position = self.db().dml().append(changes).await.map_err(|error| {
-            tracing::error!(%error, "DML log could not be written");
-            let full = error.kind() == std::io::ErrorKind::StorageFull;
-            let state = if full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-            SessionError::new(state, format!("could not write the DML log: {error}"))
-        })?;
-        self.last_dml = position;
         Ok(())
     }
+}
+
+fn log_failed(error: &std::io::Error) -> SessionError {
+    tracing::error!(%error, "DML log could not be written");
+    let full = error.kind() == std::io::ErrorKind::StorageFull;
+    let state = if full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+    SessionError::new(state, format!("could not write the DML log: {error}"))
 }
 
 /// The columns of `batches` from `first` on, as rows of a table.

@@ -3,7 +3,7 @@
 use super::{Outcome, Session, SessionError};
 use crate::job::manager::JobError;
 use std::time::Duration;
-use weir_catalog::{ObjectState, SqlState};
+use weir_catalog::SqlState;
 
 /// How often WAIT looks.
 const WAIT_PAUSE: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ impl Session {
         self.refuse_in_block("WAIT")?;
         let (db, manager) = (self.db().clone(), self.manager.clone());
         let done = async {
-            let creating = || db.catalog().objects().any(|object| object.state == ObjectState::Creating);
+            let creating = || db.catalog().objects().any(|object| object.state.is_filling());
             while manager.has_background() || creating() {
                 tokio::time::sleep(WAIT_PAUSE).await;
             }

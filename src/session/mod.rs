@@ -12,10 +12,12 @@
 //! **Invariants:** DML is acknowledged after the fsync of its record; a statement that fails leaves
 //! nothing behind; what a session wrote, its next statement sees.
 
+mod block;
 mod changes;
 mod commit;
 mod copy;
 mod current;
+mod cursor;
 mod ddl;
 mod dispatch;
 mod dml;
@@ -83,6 +85,9 @@ pub struct Session {
     settings: Settings,
     transaction: Transaction,
     prepared: HashMap<String, Arc<Prepared>>,
+    cursors: HashMap<String, cursor::Cursor>,
+    /// How many cursors were declared so far.
+    cursors_declared: u64,
     messages: Vec<Message>,
     limits: Limits,
     /// The position of its newest acknowledged DML: later reads wait for it.

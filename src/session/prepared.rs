@@ -48,6 +48,12 @@ impl Session {
     /// Binds a statement whose parameters the client declares to be of these types.
     pub fn prepare(&self, parsed: Parsed, declared: Vec<Option<DataType>>) -> Result<Prepared, SessionError> {
         self.refuse_in_failed(&parsed.statement)?;
+        if let Statement::Declare(declare) = &parsed.statement {
+            // Its query's plan and parameters; rows come by FETCH.
+            let query = self.prepare(declare.query.clone(), declared);
+            let query = query.map_err(|error| error.shifted(parsed.offset))?;
+            return Ok(Prepared { parsed, columns: None, ..query });
+        }
         let casts = cast_parameters(&parsed.statement);
         let told = with_casts(&declared, &casts);
         let context =
@@ -140,6 +146,7 @@ impl Session {
             }
             Statement::Explain { .. } => Some(explain_schema()),
             Statement::Execute { name, .. } => self.prepared(name)?.columns.clone(),
+            Statement::Fetch { name, rows: true, .. } => Some(self.cursor_columns(name)?),
             _ => None,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::prepared::Plan;
 use super::rows::internal;
-use super::transaction::{Transaction, View};
+use super::transaction::{Block, Transaction, View};
 use super::{CommandTag, Outcome, ResultRows, Session, SessionError};
 use crate::serve::{QueryOptions, ServeError};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -56,12 +56,30 @@ impl Session {
         if self.last_dml > db.visible().dml_position {
             self.limits.run(db.wait_visible(self.last_dml)).await?;
         }
+        self.fix_snapshot()?;
         match &self.transaction {
+            Transaction::Open(Block { snapshot: Some(at), writes, .. }) => {
+                Ok(Some(View::of_snapshot(at, writes)))
+            }
             Transaction::Open(block) if !block.writes.is_empty() => {
                 Ok(Some(self.limits.run(View::newest(&db, &block.writes)).await?))
             }
             _ => Ok(None),
         }
+    }
+
+    /// What a block above READ COMMITTED reads is fixed by its first statement.
+    pub(super) fn fix_snapshot(&mut self) -> Result<(), SessionError> {
+        if self.is_read_committed() {
+            return Ok(());
+        }
+        let now = self.db().readable()?;
+        if let Transaction::Open(block) = &mut self.transaction
+            && block.explicit
+        {
+            block.snapshot.get_or_insert(now);
+        }
+        Ok(())
     }
 
     /// Runs a plan to its end. The rows are held here, so they are bounded by the query's memory.

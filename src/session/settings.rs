@@ -75,6 +75,22 @@ impl Settings {
         }
     }
 
+    /// What this session, or its transaction, set.
+    pub fn own(&self, name: &str) -> Option<&str> {
+        find(name).ok().and_then(|spec| self.values.get(spec.name)).map(String::as_str)
+    }
+
+    /// Takes back what a transaction set: to what was the session's own, if anything.
+    pub fn put_back(&mut self, name: &str, before: Option<&str>) -> Result<(), SessionError> {
+        let spec = find(name)?;
+        let values = Arc::make_mut(&mut self.values);
+        match before {
+            Some(before) => values.insert(spec.name.to_owned(), before.to_owned()),
+            None => values.remove(spec.name),
+        };
+        Ok(())
+    }
+
     /// RESET ALL.
     pub fn reset_all(&mut self) {
         self.values = Arc::new(self.initial.clone());

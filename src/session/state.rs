@@ -36,6 +36,8 @@ impl Session {
             slot,
             transaction: Transaction::Idle,
             prepared: HashMap::new(),
+            cursors: HashMap::new(),
+            cursors_declared: 0,
             messages: Vec::new(),
             last_dml: 0,
         }

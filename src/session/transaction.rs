@@ -8,7 +8,7 @@
 //! A block holds no lock: what it wrote is checked again at COMMIT, under the lock that makes DML
 //! run one at a time ([`super::commit`]).
 
-use crate::dml::log::Transaction as Logged;
+use crate::dml::log::{Basis, Transaction as Logged};
 use crate::job::manager::{Database, Visible};
 use crate::serve::Overlay;
 use crate::session::SessionError;
@@ -44,6 +44,26 @@ pub enum Status {
     Failed,
 }
 
+/// Settings of a transaction alone, with what was the session's own before.
+pub type Local = Vec<(String, Option<String>)>;
+
+/// SAVEPOINT: how far the block was.
+#[derive(Clone, Debug)]
+pub struct Savepoint {
+    /// Its name; the newest of a name counts.
+    pub name: String,
+    /// How many writes there were.
+    pub writes: usize,
+    /// How many statements had made them.
+    pub done: usize,
+    /// The settings then.
+    pub settings: Settings,
+    /// Those of the transaction alone.
+    pub local: Local,
+    /// The number of the newest cursor.
+    pub cursors: u64,
+}
+
 /// A transaction block.
 #[derive(Debug)]
 pub struct Block {
@@ -51,6 +71,12 @@ pub struct Block {
     pub explicit: bool,
     /// What SET goes back to if the block is rolled back.
     pub settings: Settings,
+    /// What was set for the transaction alone: the names, and what was the session's own before.
+    pub local: Local,
+    /// Where ROLLBACK TO may go back to, oldest first.
+    pub savepoints: Vec<Savepoint>,
+    /// What a block above READ COMMITTED reads, from its first statement on.
+    pub snapshot: Option<Visible>,
     /// What it wrote, in order.
     pub writes: Vec<(ObjectId, ChangeBatch)>,
     /// The statements that wrote it.
@@ -82,7 +108,22 @@ pub enum Input {
 impl Block {
     /// An empty one.
     pub fn new(explicit: bool, settings: &Settings) -> Self {
-        Self { explicit, settings: settings.clone(), writes: Vec::new(), done: Vec::new() }
+        Self {
+            explicit,
+            settings: settings.clone(),
+            local: Local::new(),
+            savepoints: Vec::new(),
+            snapshot: None,
+            writes: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// The place of the newest savepoint of this name.
+    pub fn savepoint(&self, name: &str) -> Result<usize, SessionError> {
+        self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+            SessionError::new(SqlState("3B001"), format!("savepoint \"{name}\" does not exist"))
+        })
     }
 }
 
@@ -99,6 +140,14 @@ impl Transaction {
     /// Whether BEGIN was said and no end yet.
     pub fn is_explicit(&self) -> bool {
         matches!(self, Transaction::Open(block) | Transaction::Failed(block) if block.explicit)
+    }
+
+    /// What a block above READ COMMITTED reads.
+    pub fn snapshot(&self) -> Option<&Visible> {
+        match self {
+            Transaction::Open(block) => block.snapshot.as_ref(),
+            Transaction::Idle | Transaction::Failed(_) => None,
+        }
     }
 
     /// What the block has written so far.
@@ -146,16 +195,43 @@ const ATTEMPTS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl View {
-    /// The newest rows: all that is logged, and `own`.
+    /// The rows of a block's snapshot, and `own`.
+    pub fn of_snapshot(at: &Visible, own: &[(ObjectId, ChangeBatch)]) -> View {
+        let pending = Pending { logged: Vec::new(), own: own.to_vec() };
+        View { at: at.clone(), pending: Arc::new(pending) }
+    }
+
+    /// The newest rows that are durable, and `own`.
     pub async fn newest(db: &Database, own: &[(ObjectId, ChangeBatch)]) -> Result<View, SessionError> {
+        let found = |at: &Visible| {
+            let newest = db.dml().position();
+            (db.dml().range(at.dml_position, newest), newest)
+        };
+        Self::found(db, own, found).await.map(|(view, _)| view)
+    }
+
+    /// The newest rows, those on their way into the log too, and `own`. What is found by them may be
+    /// told, or logged, only together with them. Hold the DML lock.
+    pub async fn latest(
+        db: &Database,
+        own: &[(ObjectId, ChangeBatch)],
+    ) -> Result<(View, Basis), SessionError> {
+        Self::found(db, own, |at: &Visible| db.dml().newest(at.dml_position)).await
+    }
+
+    /// A visible epoch and what comes after it, which `logged` finds.
+    async fn found<B: Reach>(
+        db: &Database,
+        own: &[(ObjectId, ChangeBatch)],
+        logged: impl Fn(&Visible) -> (Vec<Arc<Logged>>, B),
+    ) -> Result<(View, B), SessionError> {
         for attempt in 0..ATTEMPTS {
             let at = db.readable()?;
-            let newest = db.dml().position();
-            let logged = db.dml().range(at.dml_position, newest);
+            let (logged, reach) = logged(&at);
             // A tick between the two calls makes the log forget what is visible by then.
             // Positions have no gaps, so their number tells whether all are here.
-            if logged.len() as u64 == newest.saturating_sub(at.dml_position) {
-                return Ok(View { at, pending: Arc::new(Pending { logged, own: own.to_vec() }) });
+            if logged.len() as u64 == reach.position().saturating_sub(at.dml_position) {
+                return Ok((View { at, pending: Arc::new(Pending { logged, own: own.to_vec() }) }, reach));
             }
             if attempt > 2 {
                 tokio::time::sleep(PAUSE).await;
@@ -166,5 +242,22 @@ impl View {
             "the database's dataflow is restarting",
         )
         .hint("Try again in a moment."))
+    }
+}
+
+/// Up to where the log was looked at.
+trait Reach {
+    fn position(&self) -> u64;
+}
+
+impl Reach for u64 {
+    fn position(&self) -> u64 {
+        *self
+    }
+}
+
+impl Reach for Basis {
+    fn position(&self) -> u64 {
+        self.position
     }
 }

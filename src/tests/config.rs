@@ -74,3 +74,16 @@ fn a_file_is_read_by_dotted_name() {
     std::fs::write(&path, "parallelism = = 2").expect("written");
     assert!(Config::read_file(&path).is_err());
 }
+
+#[test]
+fn passwords_are_not_shown() {
+    let config = Config::new([("auth.users", "root:s3cret, ada:SCRAM-SHA-256$4096:a$b:c")]).expect("valid");
+    assert_eq!(config.users.secret("root"), Some("s3cret"));
+    assert_eq!(config.users.secret("ada"), Some("SCRAM-SHA-256$4096:a$b:c"));
+    assert_eq!(config.users.secret("nobody"), None);
+    assert_eq!(config.value(find("auth.users").expect("it exists")), "********");
+    assert!(!format!("{config:?}").contains("s3cret"));
+    let error = Config::new([("auth.users", "root")]).expect_err("no password");
+    assert_eq!(error.to_string(), "invalid value for parameter \"auth.users\": \"********\"");
+    assert!(Config::new([]).expect("defaults").users.is_empty());
+}

@@ -7,6 +7,7 @@
 //! Lines come in pieces that end anywhere: [`Lines`] puts them together.
 
 use super::connection::{Connection, guard};
+use super::copy_binary;
 use super::encode::BatchEncoder;
 use super::types::Format;
 use crate::serve::ServeError;
@@ -29,8 +30,12 @@ impl Connection {
         options: &CopyOptions,
     ) -> io::Result<Result<String, SessionError>> {
         let width = rows.schema.fields().len();
-        let response = CopyOutResponse::new(0, width as i16, vec![0; width]);
+        let code = i16::from(options.binary);
+        let response = CopyOutResponse::new(code as i8, width as i16, vec![code; width]);
         self.writer.put(&PgWireBackendMessage::CopyOutResponse(response))?;
+        if options.binary {
+            return self.copy_out_binary(rows).await;
+        }
         if options.header {
             let names: Vec<String> = rows.schema.fields().iter().map(|field| field.name().clone()).collect();
             self.put_line(|out| {
@@ -69,25 +74,70 @@ impl Connection {
         Ok(Ok(format!("COPY {sent}")))
     }
 
+    /// The same in the binary format.
+    async fn copy_out_binary(&mut self, mut rows: ResultRows) -> io::Result<Result<String, SessionError>> {
+        let formats = vec![Format::Binary; rows.schema.fields().len()];
+        // In one message with the first row, or with the end, as clients expect it.
+        let mut head = BytesMut::new();
+        copy_binary::write_head(&mut head);
+        let mut sent = 0u64;
+        loop {
+            let batch = match self.next_batch(&mut rows).await? {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(error) => return Ok(Err(error)),
+            };
+            let encoder = match BatchEncoder::new(&batch, &formats, "UTC") {
+                Ok(encoder) => encoder,
+                Err(error) => return Ok(Err(ServeError::from(error).into())),
+            };
+            for row in 0..encoder.rows() {
+                self.put_data(|out| {
+                    out.put(head.split());
+                    encoder.write_tuple(row, out);
+                });
+                self.writer.flush_if_full().await?;
+            }
+            sent += encoder.rows() as u64;
+        }
+        self.put_data(|out| {
+            out.put(head);
+            copy_binary::write_end(out);
+        });
+        self.writer.put(&PgWireBackendMessage::CopyDone(CopyDone::new()))?;
+        Ok(Ok(format!("COPY {sent}")))
+    }
+
     /// Adds a CopyData message of one line.
     fn put_line(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        self.put_data(|out| {
+            write(out);
+            out.put_u8(b'\n');
+        });
+    }
+
+    /// Adds a CopyData message.
+    fn put_data(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let out = &mut self.writer.out;
         out.put_u8(b'd');
         let start = out.len();
         out.put_i32(0);
         write(out);
-        out.put_u8(b'\n');
         let length = (out.len() - start) as i32;
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Reads the client's lines; returns the command tag.
+    /// Reads the client's rows; returns the command tag.
     pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> io::Result<Result<String, SessionError>> {
         let width = copy.columns.len();
-        let response = CopyInResponse::new(0, width as i16, vec![0; width]);
+        let code = i16::from(copy.options.binary);
+        let response = CopyInResponse::new(code as i8, width as i16, vec![code; width]);
         self.writer.put(&PgWireBackendMessage::CopyInResponse(response))?;
         self.writer.flush().await?;
-        let mut lines = Lines::new(copy.options.clone(), width);
+        let mut pieces = match copy.options.binary {
+            true => Pieces::Binary(copy_binary::Rows::new(copy.fields())),
+            false => Pieces::Lines(Lines::new(copy.options.clone(), width)),
+        };
         loop {
             let limits = self.session.limits().clone();
             let message = match limits.run(async { self.inbox.next().await.transpose() }).await {
@@ -95,7 +145,7 @@ impl Connection {
                 Err(error) => return Ok(Err(error)),
             };
             let step = match message {
-                Some(PgWireFrontendMessage::CopyData(data)) => lines.push(&data.data),
+                Some(PgWireFrontendMessage::CopyData(data)) => pieces.push(&data.data),
                 Some(PgWireFrontendMessage::CopyDone(_)) => break,
                 Some(PgWireFrontendMessage::CopyFail(fail)) => {
                     let message = format!("COPY from stdin failed: {}", fail.message);
@@ -109,21 +159,61 @@ impl Connection {
             if let Err(error) = step {
                 return Ok(Err(error));
             }
-            while let Some(chunk) = lines.take(CHUNK_LINES) {
-                if let Err(error) = guard(self.session.copy_rows(&mut copy, &chunk)).await {
-                    return Ok(Err(error));
-                }
-            }
-        }
-        if let Err(error) = lines.finish() {
-            return Ok(Err(error));
-        }
-        while let Some(chunk) = lines.take(1) {
-            if let Err(error) = guard(self.session.copy_rows(&mut copy, &chunk)).await {
+            if let Err(error) = self.copy_pieces(&mut pieces, &mut copy, CHUNK_LINES).await {
                 return Ok(Err(error));
             }
         }
+        if let Err(error) = pieces.finish() {
+            return Ok(Err(error));
+        }
+        if let Err(error) = self.copy_pieces(&mut pieces, &mut copy, 1).await {
+            return Ok(Err(error));
+        }
         Ok(guard(self.session.copy_done(copy)).await)
+    }
+
+    /// Gives the session the rows that are whole, if there are at least so many.
+    async fn copy_pieces(
+        &mut self,
+        pieces: &mut Pieces,
+        copy: &mut CopyIn,
+        least: usize,
+    ) -> Result<(), SessionError> {
+        match pieces {
+            Pieces::Lines(lines) => {
+                while let Some(chunk) = lines.take(least) {
+                    guard(self.session.copy_rows(copy, &chunk)).await?;
+                }
+            }
+            Pieces::Binary(rows) => {
+                if let Some(chunk) = rows.take(least) {
+                    guard(self.session.copy_values(copy, &chunk)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a client sends, as rows.
+enum Pieces {
+    Lines(Lines),
+    Binary(copy_binary::Rows),
+}
+
+impl Pieces {
+    fn push(&mut self, piece: &[u8]) -> Result<(), SessionError> {
+        match self {
+            Pieces::Lines(lines) => lines.push(piece),
+            Pieces::Binary(rows) => rows.push(piece),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), SessionError> {
+        match self {
+            Pieces::Lines(lines) => lines.finish(),
+            Pieces::Binary(rows) => rows.finish(),
+        }
     }
 }
 

@@ -66,11 +66,16 @@ impl BatchEncoder {
         out.put_u8(b'D');
         let start = out.len();
         out.put_i32(0);
+        self.write_tuple(row, out);
+        set_length(out, start, out.len() - start);
+    }
+
+    /// Appends a row without a message around it: how many values, then each behind its length.
+    pub fn write_tuple(&self, row: usize, out: &mut BytesMut) {
         out.put_i16(self.columns.len() as i16);
         for column in &self.columns {
             write_value(column.array.as_ref(), &column.field, row, column.format, out);
         }
-        set_length(out, start, out.len() - start);
     }
 
     /// Appends a value's text without its length, for COPY; returns false for NULL.

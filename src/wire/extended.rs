@@ -23,6 +23,9 @@ use weir_catalog::SqlState;
 /// The byte of Describe and Close that says it is about a prepared statement.
 const STATEMENT: u8 = b'S';
 
+/// json, uuid, jsonb.
+const TOLD_BY_COLUMN: [u32; 3] = [114, 2950, 3802];
+
 /// A bound statement.
 pub(super) struct Portal {
     /// `None`: an empty query.
@@ -86,7 +89,9 @@ impl Connection {
         }
         match statements.pop() {
             Some(parsed) => {
-                let types = oids.iter().map(|oid| arrow_type(*oid)).collect();
+                // A uuid or jsonb is text that its column tells apart: the statement says which.
+                let plain = |oid: &u32| arrow_type(*oid).filter(|_| !TOLD_BY_COLUMN.contains(oid));
+                let types = oids.iter().map(plain).collect();
                 let prepared = self.session.prepare(parsed, types)?;
                 self.session.store(name, prepared)
             }
@@ -155,7 +160,11 @@ impl Connection {
         } else {
             match self.portals.get(name) {
                 Some(portal) => (portal.prepared.clone(), portal.formats.clone()),
-                None => return Ok(Err(no_portal(name))),
+                // A cursor is a portal that a statement has made.
+                None => match self.session.cursor_columns(name) {
+                    Ok(columns) => return self.describe_rows(&columns, &[]).map(Ok),
+                    Err(_) => return Ok(Err(no_portal(name))),
+                },
             }
         };
         match prepared.and_then(|prepared| prepared.columns.clone()) {

@@ -10,8 +10,10 @@
 //! statement is stopped by CancelRequest, its timeout, a client that leaves and a server that goes
 //! down; a panic in a statement is an error of the statement.
 
+mod auth;
 mod connection;
 mod copy;
+mod copy_binary;
 pub mod encode;
 mod extended;
 mod link;

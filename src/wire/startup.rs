@@ -1,9 +1,10 @@
 //! From a connected socket to a session: encryption declined, who and where, cancel keys,
 //! parameters.
 //!
-//! Whoever reaches the port is trusted: the server listens on loopback only (`server` refuses
-//! other addresses), as long as there is no authentication.
+//! Where the server has no users, whoever reaches the port is trusted: it then listens on loopback
+//! only (`server` refuses other addresses).
 
+use super::auth::authenticate;
 use super::link::{Reader, Writer};
 use crate::session::{Seat, Session, SessionError, SessionManager};
 use pgwire::messages::response::{ReadyForQuery, TransactionStatus};
@@ -68,6 +69,11 @@ async fn greet(
             }
             PgWireFrontendMessage::Startup(startup) => {
                 reader.context.awaiting_frontend_startup = false;
+                let user = startup.parameters.get("user").map(String::as_str).unwrap_or_default();
+                let users = &manager.serve().config().users;
+                if let Err(error) = authenticate(reader, writer, users, user).await? {
+                    return Ok(Err(error));
+                }
                 return match admit(&startup, manager, peer) {
                     Ok(admitted) => welcome(reader, writer, &startup, admitted).await.map(|s| Ok(Some(s))),
                     Err(error) => Ok(Err(error)),

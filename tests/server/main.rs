@@ -1,5 +1,8 @@
 //! A real server, real clients, real kills: the modules below, in one binary.
 
+mod auth;
+mod backfill;
+mod create_sink;
 mod degraded;
 mod equivalence;
 mod exactly_once;
@@ -10,3 +13,4 @@ mod nexmark;
 mod protocol;
 mod psql;
 mod recovery;
+mod transactions;

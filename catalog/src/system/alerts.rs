@@ -6,6 +6,7 @@
 
 use super::facts::{CheckpointFact, RuntimeFacts};
 use super::{ColumnType, Row, SystemTable};
+use crate::object::ObjectState;
 use crate::snapshot::CatalogSnapshot;
 
 /// `weir_catalog.alerts`
@@ -42,6 +43,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     degraded(facts)
         .into_iter()
         .chain(sinks(catalog, facts))
+        .chain(paused(catalog))
         .chain(failing_checkpoints(facts))
         .chain(late_checkpoint(facts))
         .chain(slow_checkpoint(facts))
@@ -68,6 +70,16 @@ fn sinks(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> impl Iterator<Item 
             message: delivery.error.clone()?,
             hint: "Its rows wait in its log; other jobs go on. See weir_catalog.sinks.",
         })
+    })
+}
+
+fn paused(catalog: &CatalogSnapshot) -> impl Iterator<Item = Alert> {
+    catalog.objects().filter(|object| object.state == ObjectState::Paused).map(|object| Alert {
+        severity: "critical",
+        rule: "sink paused",
+        object: Some(object.name.to_string()),
+        message: super::sinks::FULL.to_owned(),
+        hint: "What was logged is still delivered. Other jobs go on.",
     })
 }
 

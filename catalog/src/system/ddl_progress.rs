@@ -1,7 +1,6 @@
 //! How far relations that are being created have come.
 
 use super::{ColumnType, Row, SystemTable, Value};
-use crate::object::ObjectState;
 use crate::snapshot::CatalogSnapshot;
 use crate::system::facts::RuntimeFacts;
 
@@ -20,7 +19,7 @@ pub const TABLE: SystemTable = SystemTable {
 };
 
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
-    let creating = catalog.objects().filter(|o| o.state == ObjectState::Creating);
+    let creating = catalog.objects().filter(|o| o.state.is_filling());
     creating
         .map(|object| {
             let job = facts.jobs.iter().find(|j| j.id == object.id);

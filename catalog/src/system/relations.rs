@@ -44,8 +44,9 @@ fn rows(catalog: &CatalogSnapshot, _: &RuntimeFacts) -> Vec<Row> {
             _ => None,
         };
         let state = match object.state {
-            ObjectState::Creating => "creating",
+            ObjectState::Creating | ObjectState::Filling => "creating",
             ObjectState::Created => "created",
+            ObjectState::Paused => "paused",
         };
         vec![
             object.id.0.into(),

@@ -2,7 +2,7 @@
 
 use super::{ColumnType, Row, SystemTable, Value};
 use crate::connector::Delivery;
-use crate::object::ObjectBody;
+use crate::object::{ObjectBody, ObjectState};
 use crate::sink::SinkType;
 use crate::snapshot::CatalogSnapshot;
 use crate::system::facts::RuntimeFacts;
@@ -25,6 +25,10 @@ pub const TABLE: SystemTable = SystemTable {
     rows,
 };
 
+/// Why a sink is paused.
+pub(super) const FULL: &str = "its log reached sink.log_limit: the target holds everything up to then; drop the sink and \
+                    create it again once the target takes what it is given";
+
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     let sinks = catalog.objects().filter_map(|object| match &object.body {
         ObjectBody::Sink(sink) => Some((object, sink)),
@@ -43,8 +47,10 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 Delivery::AtLeastOnce => "at least once",
             });
             let state = facts.deliveries.iter().find(|d| d.id == object.id);
+            let paused = object.state == ObjectState::Paused;
             let status = state.map(|s| match (&s.error, s.failed) {
                 (_, true) => "failed",
+                (_, false) if paused => "paused",
                 (Some(_), false) => "retrying",
                 (None, false) => "running",
             });
@@ -62,7 +68,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 key,
                 status.into(),
                 state.and_then(|s| s.committed_epoch).into(),
-                state.and_then(|s| s.error.clone()).into(),
+                state.and_then(|s| s.error.clone()).or_else(|| paused.then(|| FULL.to_owned())).into(),
             ]
         })
         .collect()

@@ -3,8 +3,8 @@
 use super::alter::object_kind;
 use super::cursor::{Cursor, Parse};
 use super::statement::{ShowTarget, Statement};
+use super::transaction::set_transaction;
 use crate::error::SqlError;
-use sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 use sqlparser::tokenizer::Token;
 use weir_catalog::name::quote_identifier;
 use weir_catalog::{ObjectKind, SqlState};
@@ -19,25 +19,30 @@ pub(crate) fn set(cursor: &mut Cursor<'_>) -> Parse<Statement> {
     }
     if cursor.words(&["SESSION", "AUTHORIZATION"]) {
         let value = setting_value(cursor)?;
-        return Ok(Statement::Set { name: "session_authorization".to_owned(), value });
+        return Ok(set_session("session_authorization", value));
     }
     // `SET session = 1` would set something named session; nobody has that.
-    let _ = cursor.word("SESSION") || cursor.word("LOCAL");
+    let local = !cursor.word("SESSION") && cursor.word("LOCAL");
+    let set = |name: &str, value| Statement::Set { name: name.to_owned(), value, local };
     if cursor.words(&["TIME", "ZONE"]) {
         let value = if cursor.word("LOCAL") { None } else { setting_value(cursor)? };
         cursor.expect_end()?;
-        return Ok(Statement::Set { name: "timezone".to_owned(), value });
+        return Ok(set("timezone", value));
     }
     if cursor.word("NAMES") {
         let value = setting_value(cursor)?;
-        return Ok(Statement::Set { name: "client_encoding".to_owned(), value });
+        return Ok(set("client_encoding", value));
     }
     if cursor.word("ROLE") {
         let value = setting_value(cursor)?;
-        return Ok(Statement::Set { name: "role".to_owned(), value });
+        return Ok(set("role", value));
     }
     let (name, value) = assignment(cursor)?;
-    Ok(Statement::Set { name, value })
+    Ok(set(&name, value))
+}
+
+fn set_session(name: &str, value: Option<String>) -> Statement {
+    Statement::Set { name: name.to_owned(), value, local: false }
 }
 
 /// `name {= | TO} value`.
@@ -108,62 +113,6 @@ fn setting_part(cursor: &mut Cursor<'_>) -> Parse<(String, bool)> {
     Ok(part)
 }
 
-/// The modes after SET TRANSACTION, as the setting that they change.
-fn set_transaction(cursor: &mut Cursor<'_>, prefix: &str) -> Parse<Statement> {
-    if cursor.word("SNAPSHOT") {
-        return Err(SqlError::not_supported("SET TRANSACTION SNAPSHOT").into());
-    }
-    let modes = transaction_modes(cursor)?;
-    cursor.expect_end()?;
-    let Some(mode) = modes.first() else { return Err(cursor.unexpected()) };
-    let (name, value) = match mode {
-        TransactionMode::IsolationLevel(level) => ("transaction_isolation", isolation(level)),
-        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => ("transaction_read_only", "on"),
-        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => ("transaction_read_only", "off"),
-    };
-    Ok(Statement::Set { name: format!("{prefix}{name}"), value: Some(value.to_owned()) })
-}
-
-fn isolation(level: &TransactionIsolationLevel) -> &'static str {
-    match level {
-        TransactionIsolationLevel::ReadUncommitted => "read uncommitted",
-        TransactionIsolationLevel::ReadCommitted => "read committed",
-        TransactionIsolationLevel::Serializable => "serializable",
-        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => "repeatable read",
-    }
-}
-
-/// Isolation level, access mode, [NOT] DEFERRABLE, with commas or without.
-fn transaction_modes(cursor: &mut Cursor<'_>) -> Parse<Vec<TransactionMode>> {
-    let mut modes = Vec::new();
-    loop {
-        if cursor.words(&["ISOLATION", "LEVEL"]) {
-            modes.push(TransactionMode::IsolationLevel(isolation_level(cursor)?));
-        } else if cursor.words(&["READ", "ONLY"]) {
-            modes.push(TransactionMode::AccessMode(TransactionAccessMode::ReadOnly));
-        } else if cursor.words(&["READ", "WRITE"]) {
-            modes.push(TransactionMode::AccessMode(TransactionAccessMode::ReadWrite));
-        } else if !cursor.words(&["NOT", "DEFERRABLE"]) && !cursor.word("DEFERRABLE") {
-            return Ok(modes);
-        }
-        let _ = cursor.consume_token(&Token::Comma);
-    }
-}
-
-fn isolation_level(cursor: &mut Cursor<'_>) -> Parse<TransactionIsolationLevel> {
-    if cursor.words(&["READ", "UNCOMMITTED"]) {
-        Ok(TransactionIsolationLevel::ReadUncommitted)
-    } else if cursor.words(&["READ", "COMMITTED"]) {
-        Ok(TransactionIsolationLevel::ReadCommitted)
-    } else if cursor.words(&["REPEATABLE", "READ"]) {
-        Ok(TransactionIsolationLevel::RepeatableRead)
-    } else if cursor.word("SERIALIZABLE") {
-        Ok(TransactionIsolationLevel::Serializable)
-    } else {
-        Err(cursor.unexpected())
-    }
-}
-
 /// What follows RESET.
 pub(crate) fn reset(cursor: &mut Cursor<'_>) -> Parse<Statement> {
     if cursor.word("ALL") {
@@ -178,31 +127,7 @@ pub(crate) fn reset(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         setting_name(cursor)?
     };
     cursor.expect_end()?;
-    Ok(Statement::Set { name, value: None })
-}
-
-/// BEGIN and START TRANSACTION, after their words.
-pub(crate) fn begin(cursor: &mut Cursor<'_>) -> Parse<Statement> {
-    let _ = cursor.word("TRANSACTION") || cursor.word("WORK");
-    transaction_modes(cursor)?;
-    cursor.expect_end()?;
-    Ok(Statement::Begin)
-}
-
-/// COMMIT, ROLLBACK and their synonyms, after the word.
-pub(crate) fn end_transaction(cursor: &mut Cursor<'_>, statement: Statement) -> Parse<Statement> {
-    let _ = cursor.word("TRANSACTION") || cursor.word("WORK");
-    if cursor.peek_word("TO") {
-        return Err(SqlError::not_supported("ROLLBACK TO SAVEPOINT").into());
-    }
-    if cursor.peek_word("PREPARED") {
-        return Err(SqlError::not_supported("two-phase commit").into());
-    }
-    if cursor.peek_word("AND") && !cursor.words(&["AND", "NO", "CHAIN"]) {
-        return Err(SqlError::not_supported("AND CHAIN").into());
-    }
-    cursor.expect_end()?;
-    Ok(statement)
+    Ok(set_session(&name, None))
 }
 
 /// What follows SHOW.
@@ -299,12 +224,12 @@ pub(crate) fn deallocate(cursor: &mut Cursor<'_>) -> Parse<Statement> {
 
 /// What follows DISCARD.
 pub(crate) fn discard(cursor: &mut Cursor<'_>) -> Parse<Statement> {
-    if ["PLANS", "SEQUENCES", "TEMP", "TEMPORARY"].iter().any(|w| cursor.peek_word(w)) {
-        return Err(SqlError::not_supported("DISCARD of less than ALL").into());
-    }
-    cursor.expect_word("ALL")?;
+    let kinds = ["ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"];
+    let Some(what) = kinds.into_iter().find(|kind| cursor.word(kind)) else {
+        return Err(cursor.unexpected());
+    };
     cursor.expect_end()?;
-    Ok(Statement::ResetAll)
+    Ok(Statement::Discard(what))
 }
 
 /// What follows EXPLAIN.

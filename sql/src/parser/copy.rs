@@ -74,14 +74,15 @@ fn options(cursor: &mut Cursor<'_>) -> Parse<CopyOptions> {
         match name.as_str() {
             "FORMAT" => {
                 let format = cursor.identifier()?;
-                options.csv = match format.as_str() {
-                    "text" => false,
-                    "csv" => true,
+                (options.csv, options.binary) = match format.as_str() {
+                    "text" => (false, false),
+                    "csv" => (true, false),
+                    "binary" => (false, true),
                     other => return Err(SqlError::not_supported(format_args!("COPY format {other}")).into()),
                 };
             }
             "CSV" if !listed => options.csv = true,
-            "BINARY" => return Err(SqlError::not_supported("COPY format binary").into()),
+            "BINARY" if !listed => options.binary = true,
             "HEADER" => options.header = flag(cursor),
             "DELIMITER" => delimiter = Some(character(cursor, "delimiter")?),
             "QUOTE" => options.quote = character(cursor, "quote")?,
@@ -97,6 +98,10 @@ fn options(cursor: &mut Cursor<'_>) -> Parse<CopyOptions> {
             cursor.expect_token(&Token::RParen)?;
             break;
         }
+    }
+    if options.binary && (options.header || delimiter.is_some() || null.is_some()) {
+        let message = "cannot specify HEADER, DELIMITER or NULL in BINARY mode";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
     }
     options.delimiter = delimiter.unwrap_or(if options.csv { b',' } else { b'\t' });
     options.null = null.unwrap_or_else(|| if options.csv { "" } else { "\\N" }.to_owned());
@@ -179,7 +184,8 @@ mod tests {
         for bad in [
             "COPY t FROM '/etc/passwd'",
             "COPY (SELECT 1",
-            "COPY t FROM STDIN (FORMAT binary)",
+            "COPY t FROM STDIN (FORMAT binary, HEADER)",
+            "COPY t FROM STDIN (FORMAT parquet)",
             "COPY t TO STDOUT x",
         ] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -17,6 +17,7 @@ mod options;
 mod precedence;
 pub mod statement;
 mod text;
+mod transaction;
 
 pub(crate) use cursor::{fold, name_of};
 pub(crate) use text::Text;
@@ -143,10 +144,17 @@ fn statement(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         "SET" => command::set(cursor),
         "RESET" => command::reset(cursor),
         "DISCARD" => command::discard(cursor),
-        "BEGIN" => command::begin(cursor),
-        "START" if cursor.peek_word("TRANSACTION") => command::begin(cursor),
-        "COMMIT" | "END" => command::end_transaction(cursor, Statement::Commit),
-        "ROLLBACK" | "ABORT" => command::end_transaction(cursor, Statement::Rollback),
+        "BEGIN" => transaction::begin(cursor),
+        "START" if cursor.peek_word("TRANSACTION") => transaction::begin(cursor),
+        "COMMIT" | "END" => transaction::end_transaction(cursor, Statement::Commit),
+        "ROLLBACK" | "ABORT" => transaction::end_transaction(cursor, Statement::Rollback),
+        "SAVEPOINT" if !cursor.peek_word("TO") => transaction::savepoint(cursor),
+        "RELEASE" => transaction::release(cursor),
+        "DECLARE" => transaction::declare(cursor),
+        "FETCH" => transaction::fetch(cursor, true),
+        "MOVE" => transaction::fetch(cursor, false),
+        "CLOSE" => transaction::close(cursor),
+        "UNLISTEN" => transaction::unlisten(cursor),
         "PREPARE" => command::prepare(cursor),
         "EXECUTE" => command::execute(cursor),
         "DEALLOCATE" => command::deallocate(cursor),
@@ -165,15 +173,12 @@ fn statement(cursor: &mut Cursor<'_>) -> Parse<Statement> {
 }
 
 /// Statements of PostgreSQL or a peer that Weir does not have.
-const REFUSED: [&str; 26] = [
+const REFUSED: &[&str] = &[
     "ANALYZE",
     "CALL",
     "CANCEL",
-    "CLOSE",
     "CLUSTER",
-    "DECLARE",
     "DO",
-    "FETCH",
     "GRANT",
     "IMPORT",
     "KILL",
@@ -181,12 +186,10 @@ const REFUSED: [&str; 26] = [
     "LOAD",
     "LOCK",
     "MERGE",
-    "MOVE",
     "NOTIFY",
     "REASSIGN",
     "REFRESH",
     "REINDEX",
-    "RELEASE",
     "RESTORE",
     "REVOKE",
     "SAVEPOINT",

@@ -65,12 +65,31 @@ pub enum Statement {
     Show(ShowTarget),
     /// DESCRIBE name.
     Describe(ObjectName),
-    /// SET name = value (LOCAL and SESSION alike); None: RESET.
-    Set { name: String, value: Option<String> },
-    /// RESET ALL / DISCARD ALL.
+    /// SET [LOCAL] name = value; None: RESET.
+    Set { name: String, value: Option<String>, local: bool },
+    /// SET TRANSACTION modes, SET SESSION CHARACTERISTICS AS TRANSACTION modes: the settings that
+    /// they change.
+    SetTransaction(Vec<(String, String)>),
+    /// RESET ALL.
     ResetAll,
-    /// BEGIN, START TRANSACTION.
-    Begin,
+    /// DISCARD {ALL | PLANS | SEQUENCES | TEMP}.
+    Discard(&'static str),
+    /// BEGIN, START TRANSACTION, with the settings that their modes change.
+    Begin(Vec<(String, String)>),
+    /// SAVEPOINT name.
+    Savepoint(String),
+    /// RELEASE [SAVEPOINT] name.
+    Release(String),
+    /// ROLLBACK TO [SAVEPOINT] name.
+    RollbackTo(String),
+    /// DECLARE name CURSOR FOR query.
+    Declare(Box<Declare>),
+    /// FETCH place FROM cursor; without rows MOVE.
+    Fetch { name: String, place: Fetch, rows: bool },
+    /// CLOSE cursor; None: ALL.
+    Close(Option<String>),
+    /// UNLISTEN.
+    Unlisten,
     /// COMMIT, END.
     Commit,
     /// ROLLBACK, ABORT.
@@ -90,6 +109,32 @@ pub enum Statement {
     Wait,
     /// RECOVER: restart the dataflow from its last checkpoint.
     Recover,
+}
+
+/// DECLARE … CURSOR.
+#[derive(Clone, Debug)]
+pub struct Declare {
+    /// The cursor's name.
+    pub name: String,
+    /// Whether it goes backward, too.
+    pub scroll: bool,
+    /// WITH HOLD: it outlives its transaction.
+    pub hold: bool,
+    /// What it reads. The offset counts from the outer statement's text.
+    pub query: Parsed,
+}
+
+/// Which rows FETCH gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// The next so many; None: all that are left.
+    Forward(Option<u64>),
+    /// The previous so many, the nearest first; None: all.
+    Backward(Option<u64>),
+    /// The row of this number, from 1; negative: from the end.
+    Absolute(i64),
+    /// The row so many further on; 0: the current one.
+    Relative(i64),
 }
 
 /// COPY between a client and a table or query.
@@ -121,6 +166,8 @@ pub enum CopyWhat {
 /// How COPY's lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
+    /// PostgreSQL's binary format: no lines at all.
+    pub binary: bool,
     /// CSV rather than PostgreSQL's text format.
     pub csv: bool,
     /// Whether the first line names the columns.
@@ -138,6 +185,7 @@ pub struct CopyOptions {
 impl Default for CopyOptions {
     fn default() -> Self {
         Self {
+            binary: false,
             csv: false,
             header: false,
             delimiter: b'\t',

@@ -76,11 +76,12 @@ impl Server {
         self.try_client().await.unwrap().batch_execute(statements).await.unwrap();
     }
 
+    /// Columns are `name` or `name type`; bigint otherwise.
     fn sink(&self, columns: &[&str], sink_type: SinkType, table: &str) -> Sink {
-        let column = |name: &&str| Column {
-            name: (*name).into(),
+        let column = |column: &&str| Column {
+            name: column.split_once(' ').map_or(*column, |(name, _)| name).into(),
             data_type: arrow::datatypes::DataType::Int64,
-            sql_type: "bigint".into(),
+            sql_type: column.split_once(' ').map_or("bigint", |(_, sql_type)| sql_type).into(),
             nullable: true,
             default: None,
         };
@@ -146,7 +147,14 @@ async fn the_sink_against_a_real_server() {
 
 async fn values_arrive_as_they_are(server: &Server) {
     server.run("CREATE TABLE plain (i bigint, t text, b bytea, ts timestamptz, unused int DEFAULT 7)").await;
-    let mut target = target(&server.sink(&["i", "t", "b", "ts"], SinkType::AppendOnly, "plain"), 1);
+    let mut target = target(
+        &server.sink(
+            &["i", "t text", "b bytea", "ts timestamp with time zone"],
+            SinkType::AppendOnly,
+            "plain",
+        ),
+        1,
+    );
     assert_eq!(target.open().await.unwrap(), None);
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("i", Arc::new(Int64Array::from(vec![Some(1), None]))),
@@ -239,15 +247,15 @@ async fn what_can_never_work_is_said(server: &Server) {
     };
     assert_eq!(
         open(&["k"], SinkType::AppendOnly, "no\"such").await,
-        "relation \"public\".\"no\"\"such\" does not exist in the target database"
+        "relation \"no\"such\" does not exist in the target of sink \"k\""
     );
     assert_eq!(
         open(&["k", "w"], SinkType::AppendOnly, "log").await,
-        "column \"w\" does not exist in relation \"public\".\"log\" of the target database, which has k, v"
+        "column \"w\" of sink \"k\" does not exist in table \"log\" of its target"
     );
     assert_eq!(
         open(&["k", "v"], SinkType::Upsert, "log").await,
-        "relation \"public\".\"log\" of the target database has no primary key or unique constraint on (k)"
+        "table \"log\" of the target of sink \"k\" has no primary key or unique index on (k)"
     );
 }
 

@@ -205,3 +205,41 @@ async fn child_appends_until_it_is_killed() {
         log.cut(i as u64 - 1).unwrap();
     }
 }
+
+#[tokio::test]
+async fn what_is_queued_is_seen_before_it_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    fill(&log, 1..=3).await;
+    let first = log.begin(changes(4), None).unwrap().unwrap();
+    let (seen, basis) = log.newest(2);
+    assert_eq!(seen.iter().map(|t| t.position).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(basis.position, 4);
+    let second = log.begin(changes(5), Some(basis)).unwrap().unwrap();
+    assert_eq!((first.durable().await.unwrap(), second.durable().await.unwrap()), (4, 5));
+    log.wait_durable(basis).await.unwrap();
+    assert!(log.begin(Vec::new(), Some(basis)).unwrap().is_none());
+    holds(&log, 1..=5);
+}
+
+#[tokio::test]
+async fn a_write_that_fails_takes_back_what_is_built_on_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0).unwrap();
+    fill(&log, 1..=2).await;
+    let failures = log.shared.memory.lock().failures;
+    let (_, basis) = log.newest(0);
+    {
+        let committer = Committer {
+            shared: log.shared.clone(),
+            writer: FrameWriter::create(dir.path().join("unused"), MAGIC, "dml_log").unwrap(),
+        };
+        committer.take_back();
+    }
+    assert_eq!(log.shared.memory.lock().failures, failures + 1);
+    assert!(log.begin(changes(3), Some(basis)).is_err(), "it was checked against what is taken back");
+    let ahead = Basis { position: 3, failures };
+    assert!(log.wait_durable(ahead).await.is_err(), "it never comes");
+    fill(&log, 3..=4).await;
+    holds(&log, 1..=4);
+}

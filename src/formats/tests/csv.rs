@@ -118,3 +118,41 @@ fn other_delimiters_and_many_rows() {
     let rest = decoder.decode(&text.as_bytes()[decoded.consumed..], true, usize::MAX).unwrap();
     assert_eq!(rest.rows.num_rows(), 990);
 }
+
+#[test]
+fn a_header_tells_where_the_columns_are() {
+    let declared = columns(&[("id", DataType::Int64), ("name", DataType::Utf8)]);
+    let mut decoder = CsvDecoder::new(&declared, &[0, 1], b',').unwrap();
+    decoder.header(b"\"Name\", more ,ID\r\n").unwrap();
+    let decoded = decoder.decode(b"x,?,7\n,,8\n1,2\n", true, 10).unwrap();
+    let text = arrow::util::pretty::pretty_format_batches(&[decoded.rows]).unwrap().to_string();
+    assert!(text.contains("| 7  | x    |") && text.contains("| 8  |      |"), "{text}");
+    assert_eq!(decoded.bad[0].reason, "it has 2 fields, not 3");
+    // What is pruned has its place all the same.
+    let mut pruned = CsvDecoder::new(&declared, &[0], b',').unwrap();
+    pruned.header(b"name,id").unwrap();
+    let decoded = pruned.decode(b"x,7\n", true, 10).unwrap();
+    assert_eq!((decoded.rows.num_columns(), decoded.rows.num_rows()), (1, 1));
+}
+
+#[test]
+fn a_header_without_a_column_makes_every_record_bad() {
+    let declared = columns(&[("id", DataType::Int64), ("name", DataType::Utf8)]);
+    let mut decoder = CsvDecoder::new(&declared, &[0], b';').unwrap();
+    let reason = "column \"name\" is not in the header, which has id, nme";
+    assert_eq!(decoder.header(b"id;nme"), Err(reason.to_owned()));
+    let decoded = decoder.decode(b"1;x\n2;y\n", true, 10).unwrap();
+    let reasons: Vec<&str> = decoded.bad.iter().map(|b| b.reason.as_str()).collect();
+    assert_eq!((decoded.rows.num_rows(), reasons), (0, vec![reason, reason]));
+    assert_eq!(
+        decoder.header(b"id;id;name"),
+        Err("column \"id\" is in the header more than once".to_owned())
+    );
+}
+
+#[test]
+fn the_first_record_may_hold_ends_of_lines() {
+    assert_eq!(first_record(b"a,b\nc"), Some(4));
+    assert_eq!(first_record(b"\"a\n\",b\nc"), Some(7));
+    assert_eq!(first_record(b"a,b"), None);
+}

@@ -1,0 +1,219 @@
+//! A view over what is there already: exact while its inputs change, gone without a trace when it is
+//! cancelled or cut off, and no hindrance to the others meanwhile.
+
+use crate::harness::{PATIENCE, Weir, rows, run, value, wait_for};
+use std::time::{Duration, Instant};
+use tokio_postgres::{Client, NoTls};
+
+/// Each chunk of a backfill takes so long that its middle can be met.
+const SLOW: (&str, &str) = ("WEIR_FAILPOINT", "backfill.chunk=sleep:150");
+const ROWS: usize = 60_000;
+
+async fn fill(client: &Client) {
+    run(
+        client,
+        &format!(
+            "CREATE TABLE t (id int PRIMARY KEY, k int, v int);
+             CREATE TABLE u (k int PRIMARY KEY, name text);
+             CREATE TABLE other (a int);
+             INSERT INTO t SELECT i, i % 500, i FROM generate_series(1, {ROWS}) AS g(i);
+             INSERT INTO u SELECT i, 'n' || i FROM generate_series(0, 499) AS g(i);
+             CREATE MATERIALIZED VIEW others AS SELECT count(*) AS n FROM other"
+        ),
+    )
+    .await;
+}
+
+const JOIN: &str =
+    "SELECT u.name, count(*) AS n, sum(t.v) AS total FROM t JOIN u ON t.k = u.k GROUP BY u.name";
+
+/// Waits until a backfill has read something and is not done.
+async fn wait_begun(client: &Client) {
+    let deadline = Instant::now() + PATIENCE;
+    while rows(client, "SELECT name FROM weir_catalog.ddl_progress WHERE rows_read > 0").await.is_empty() {
+        assert!(Instant::now() < deadline, "nothing is read");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_is_exact_while_its_inputs_change() {
+    let weir = Weir::with(&["--parallelism", "2"], &[SLOW]).await;
+    let (client, writer) = (weir.connect().await, weir.connect().await);
+    fill(&client).await;
+    run(&client, "CREATE MATERIALIZED VIEW below AS SELECT id, k, v FROM t WHERE v > 0").await;
+    let create = format!("CREATE MATERIALIZED VIEW j AS {JOIN}");
+    let on_view = "CREATE MATERIALIZED VIEW b AS SELECT k, count(*) AS n, max(v) AS m FROM below GROUP BY k";
+    let creating = tokio::spawn(async move {
+        run(&client, &create).await;
+        run(&client, on_view).await;
+        client
+    });
+    let mut meanwhile = 0;
+    let mut i = 0;
+    while !creating.is_finished() {
+        i += 1;
+        let filling = !rows(&writer, "SELECT 1 FROM weir_catalog.ddl_progress").await.is_empty();
+        run(
+            &writer,
+            &format!(
+                "UPDATE t SET v = -v, k = (k + 1) % 500 WHERE id % 97 = {};
+                 DELETE FROM t WHERE id % 211 = {};
+                 INSERT INTO t VALUES ({}, {}, 7);
+                 UPDATE u SET name = name || '!' WHERE k = {};
+                 INSERT INTO other VALUES (1)",
+                i % 97,
+                i % 211,
+                ROWS + i,
+                i % 500,
+                i % 500,
+            ),
+        )
+        .await;
+        // The others' results go on while this one fills.
+        wait_for(&writer, "SELECT n FROM others", &i.to_string()).await;
+        let still = !rows(&writer, "SELECT 1 FROM weir_catalog.ddl_progress").await.is_empty();
+        meanwhile += usize::from(filling && still);
+    }
+    assert!(meanwhile > 0, "no change came in the middle");
+    let client = creating.await.expect("created");
+    run(&client, "FLUSH").await;
+    assert_eq!(
+        rows(&client, "SELECT * FROM j ORDER BY 1").await,
+        rows(&client, &format!("{JOIN} ORDER BY 1")).await
+    );
+    let batch = "SELECT k, count(*), max(v) FROM t WHERE v > 0 GROUP BY k ORDER BY 1";
+    assert_eq!(rows(&client, "SELECT * FROM b ORDER BY 1").await, rows(&client, batch).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_backfill_leaves_nothing() {
+    let weir = Weir::with(&[], &[SLOW]).await;
+    let (client, watcher) = (weir.connect().await, weir.connect().await);
+    fill(&client).await;
+    let create = format!("CREATE MATERIALIZED VIEW j AS {JOIN}");
+    let (token, statement) = (client.cancel_token(), create.clone());
+    let running = tokio::spawn(async move {
+        let error = client.batch_execute(&statement).await.expect_err("it is cancelled");
+        (client, error)
+    });
+    wait_begun(&watcher).await;
+    token.cancel_query(NoTls).await.expect("sent");
+    let (client, error) = running.await.expect("it ends");
+    assert_eq!(error.code().map(|c| c.code()), Some("57014"));
+    wait_for(&watcher, "SELECT count(*) FROM weir_catalog.relations WHERE name = 'j'", "0").await;
+    wait_for(&watcher, "SELECT count(*) FROM weir_catalog.ddl_progress", "0").await;
+    let gone = watcher.batch_execute("SELECT * FROM j").await.expect_err("there is none");
+    assert_eq!(gone.code().map(|c| c.code()), Some("42P01"));
+    run(&client, &create).await;
+    assert_eq!(
+        rows(&client, "SELECT * FROM j ORDER BY 1").await,
+        rows(&client, &format!("{JOIN} ORDER BY 1")).await
+    );
+    run(&client, "DROP TABLE t CASCADE; DROP TABLE u CASCADE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_that_is_cut_off_leaves_nothing() {
+    let mut weir = Weir::start().await;
+    fill(&weir.connect().await).await;
+    weir.kill();
+    weir.begin(&[("WEIR_FAILPOINT", "backfill.chunk:6=kill")]);
+    weir.wait_ready().await;
+    let create = format!("CREATE MATERIALIZED VIEW j AS {JOIN}");
+    assert!(weir.connect().await.batch_execute(&create).await.is_err(), "the server dies");
+    weir.wait_ended().await;
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    let client = weir.connect().await;
+    assert_eq!(value(&client, "SELECT count(*) FROM weir_catalog.relations WHERE name = 'j'").await, "0");
+    run(&client, &create).await;
+    assert_eq!(
+        rows(&client, "SELECT * FROM j ORDER BY 1").await,
+        rows(&client, &format!("{JOIN} ORDER BY 1")).await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_in_the_background_goes_on_after_a_kill() {
+    let mut weir = Weir::with(&[], &[SLOW]).await;
+    let client = weir.connect().await;
+    fill(&client).await;
+    let files = weir.path("files");
+    run(&client, "SET background_ddl = true").await;
+    run(&client, &format!("CREATE MATERIALIZED VIEW j AS {JOIN}")).await;
+    run(
+        &client,
+        &format!(
+            "CREATE SINK k AS SELECT id, v FROM t WITH (connector = 'file', path = '{}', type = 'upsert',
+             primary_key = 'id', commit_every = 1) FORMAT PLAIN ENCODE JSON",
+            files.display()
+        ),
+    )
+    .await;
+    let error = client.batch_execute("SELECT * FROM j").await.expect_err("it is filling");
+    assert_eq!(error.code().map(|c| c.code()), Some("55000"));
+    wait_begun(&client).await;
+    // A checkpoint in the middle, so that a restored one holds less than the catalog.
+    run(&client, "CHECKPOINT").await;
+    weir.kill();
+    weir.begin(&[SLOW]);
+    weir.wait_ready().await;
+    let client = weir.connect().await;
+    run(&client, "UPDATE t SET v = v + 1 WHERE id % 10 = 3").await;
+    run(&client, "WAIT").await;
+    assert_eq!(
+        rows(&client, "SELECT * FROM j ORDER BY 1").await,
+        rows(&client, &format!("{JOIN} ORDER BY 1")).await
+    );
+    // What was logged for the sink before the kill is not delivered beside what it logs anew.
+    let deadline = Instant::now() + PATIENCE;
+    let expected = ROWS + ROWS / 10;
+    loop {
+        let lines = lines_in(&files);
+        assert!(lines <= expected, "{lines} lines: rows are there twice");
+        let total = latest_total(&files);
+        if total == value(&client, "SELECT sum(v) FROM t").await {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{lines} lines, sum {total}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Once more, in one that is dropped while it fills.
+    run(&client, "SET background_ddl = true").await;
+    run(&client, &format!("CREATE MATERIALIZED VIEW d AS {JOIN}")).await;
+    run(&client, "DROP MATERIALIZED VIEW d; WAIT").await;
+    assert_eq!(value(&client, "SELECT count(*) FROM weir_catalog.relations WHERE name = 'd'").await, "0");
+}
+
+fn published(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("part-")))
+        .collect();
+    files.sort();
+    files
+}
+
+fn lines_in(dir: &std::path::Path) -> usize {
+    let text = |path: &std::path::PathBuf| std::fs::read_to_string(path).expect("a published file");
+    published(dir).iter().map(|path| text(path).lines().count()).sum()
+}
+
+/// The sum of the values that each key had last.
+fn latest_total(dir: &std::path::Path) -> String {
+    let mut latest = std::collections::HashMap::new();
+    for path in published(dir) {
+        for line in std::fs::read_to_string(path).expect("a published file").lines() {
+            let row: serde_json::Value = serde_json::from_str(line).expect("a whole line");
+            let (id, v) = (row["id"].as_i64().expect("a key"), row["v"].as_i64().expect("a value"));
+            if row["weir_op"] != "delete" {
+                latest.insert(id, v);
+            }
+        }
+    }
+    latest.values().sum::<i64>().to_string()
+}
