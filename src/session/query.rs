@@ -73,7 +73,8 @@ impl Session {
         if self.is_read_committed() {
             return Ok(());
         }
-        let now = self.db().readable()?;
+        let catalog = self.db().catalog();
+        let now = ReadPoint { catalog, visible: self.db().readable()? };
         if let Transaction::Open(block) = &mut self.transaction
             && block.explicit
         {
