@@ -21,7 +21,7 @@ use crate::formats::parquet::{ParquetBatch, ParquetRows};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -230,10 +230,6 @@ fn encode_of(declared: &source::Source) -> Result<Encode, ConnectorError> {
 }
 
 impl FilesSource {
-    fn compression_of(&self, name: &str) -> Compression {
-        self.compression.unwrap_or_else(|| Compression::of_path(name))
-    }
-
     /// Whether the file (or the stripe) of this name is text that stays as it is.
     fn reads_in_stripes(&self, name: &str) -> bool {
         let path = files_stripe::parse_name(name).0;
@@ -300,11 +296,13 @@ impl Source for FilesSource {
             return Ok(());
         }
         // What can't be listed or read now is told when it is read.
-        for split in self.splits().unwrap_or_default().iter().take(CHECKED_FILES_MAX) {
-            let header = header_of(&split.name, self.compression_of(&split.name));
+        let splits = self.splits().unwrap_or_default();
+        let paths: BTreeSet<_> = splits.iter().map(|split| files_stripe::parse_name(&split.name).0).collect();
+        for path in paths.into_iter().take(CHECKED_FILES_MAX) {
+            let header = header_of(path, self.compression_of(path));
             let (Ok(Some((line, _))), Ok(mut decoder)) = (header, self.decoder(&[])) else { continue };
             if let Err(reason) = decoder.header(&line) {
-                let message = format!("{} does not fit source \"{name}\": {reason}", split.name);
+                let message = format!("{path} does not fit source \"{name}\": {reason}");
                 let hint = "With header = true, columns are found by their names in each file's first line.";
                 return Err(ConnectorError::unfit(SqlState::UNDEFINED_COLUMN, message, hint));
             }

@@ -174,7 +174,7 @@ impl Stripe {
         if let Some(quotes) = quotes.as_ref().filter(|_| from.at != u64::MAX) {
             if from.tail {
                 quotes.note(range, true);
-            } else if from.at % RANGE_BYTES != 0 {
+            } else if !from.at.is_multiple_of(RANGE_BYTES) {
                 quotes.note_free(range);
             }
         }

@@ -35,8 +35,6 @@ use weir_catalog::TableId;
 
 /// No group.
 const NOBODY: u32 = u32::MAX;
-/// Rows read or written at a time.
-const PIECE_ROWS: usize = 4096;
 /// Pages that are compacted at a checkpoint, at most.
 const COMPACT_PAGES: usize = 16;
 

@@ -30,7 +30,7 @@ pub trait SystemRows {
 ///
 /// **Invariant:** the catalog was looked at before the epoch: what it shows as created is filled
 /// there. What it shows may have been dropped since, and its rows with it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ReadPoint {
     /// The catalog of before.
     pub catalog: Arc<CatalogSnapshot>,

@@ -4,7 +4,7 @@ use super::prepared::Plan;
 use super::rows::internal;
 use super::transaction::{Block, Transaction, View};
 use super::{CommandTag, Outcome, ResultRows, Session, SessionError};
-use crate::serve::{QueryOptions, ServeError};
+use crate::serve::{QueryOptions, ServeError, snapshot::ReadPoint};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};

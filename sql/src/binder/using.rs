@@ -78,13 +78,6 @@ impl RelationPlanner for UsingPlanner {
     }
 }
 
-/// [`nest`], of what is in parentheses already: a single join stays as it is.
-pub(super) fn nest_inner(from: &mut TableWithJoins) {
-    if !is_merging(from) {
-        nest(from);
-    }
-}
-
 /// Puts each join of a SELECT that merges columns, with all to the left of it, into a relation of its
 /// own, under a name by which WHERE and later join conditions mean the merged columns.
 pub(super) fn nest_all(select: &mut ast::Select, merges: &mut usize) {

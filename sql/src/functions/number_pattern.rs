@@ -229,7 +229,7 @@ impl Pattern {
             (4, "IV"),
             (1, "I"),
         ];
-        let upper = self.elements.iter().any(|e| *e == Element::Roman { upper: true });
+        let upper = self.elements.contains(&Element::Roman { upper: true });
         let whole = digits.split('.').next().and_then(|d| d.parse::<u32>().ok());
         let Some(mut rest) = whole.filter(|n| (1..4000).contains(n)) else { return "#".repeat(15) };
         let mut roman = String::new();
@@ -271,7 +271,7 @@ impl<'a> Walk<'a> {
     fn new(pattern: &'a Pattern, negative: bool, number: Vec<u8>, before: usize, spaces: usize) -> Self {
         let mut locale_sign = pattern.locale_sign;
         let sign_wrote = if pattern.plus || pattern.minus {
-            !(pattern.plus && !pattern.minus)
+            !pattern.plus || pattern.minus
         } else {
             if locale_sign == Some(SignPlace::Before) && pattern.before == pattern.sign_before {
                 locale_sign = Some(SignPlace::After);
@@ -355,7 +355,7 @@ impl<'a> Walk<'a> {
         if self.number.first() == Some(&b'#') || self.negative || self.pattern.decimal {
             return;
         }
-        let [.., tens, ones] = [&[b'0'], self.number.as_slice()].concat()[..] else { return };
+        let [.., tens, ones] = [b"0".as_slice(), self.number.as_slice()].concat()[..] else { return };
         let ending = match (tens, ones) {
             (b'1', _) => "th",
             (_, b'1') => "st",
@@ -397,11 +397,8 @@ impl<'a> Walk<'a> {
             self.in_number = true;
         } else {
             match self.number.get(self.at).copied() {
-                Some(b'.') => {
-                    if !self.relevant_is_point() || pattern.fill {
-                        self.out.push('.');
-                    }
-                }
+                Some(b'.') if self.relevant_is_point() && !pattern.fill => {}
+                Some(b'.') => self.out.push('.'),
                 Some(digit) => self.write_digit(digit, element),
                 None => {}
             }

@@ -303,7 +303,7 @@ fn check_random(shape: Shape, seed: u64) {
     driver.evict = shape.evict.is_some();
     driver.lag = shape.evict.unwrap_or(0);
     driver.evict_every = 1 + seed % 4;
-    driver.fill = (seed % 3 > 0).then_some(seed as usize % 5 + 1);
+    driver.fill = (!seed.is_multiple_of(3)).then_some(seed as usize % 5 + 1);
     let mut bags = [Bag::new(), Bag::new()];
     let mut result: BTreeMap<String, i64> = BTreeMap::new();
     for epoch in 0..15 {

@@ -4,6 +4,7 @@ use super::binding::{Binding, Connectors};
 use super::execute::QueryEngine;
 use super::snapshot::{QuerySnapshot, ReadPoint, SystemRows};
 use super::*;
+use crate::job::manager::Visible;
 use crate::state::StateError;
 use crate::state::store::StateRead;
 use crate::stream::Epoch;

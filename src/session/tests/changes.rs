@@ -3,6 +3,7 @@
 use super::super::transaction::{Pending, View};
 use super::*;
 use crate::job::manager::Visible;
+use crate::serve::snapshot::ReadPoint;
 use crate::state::memory::MemoryStore;
 use crate::stream::Epoch;
 use arrow::array::{Int64Array, StringArray};
@@ -55,7 +56,8 @@ fn current(target: &Target, pending: &[(&[Row], i64)], asked: &[Row]) -> Current
         (target.id, ChangeBatch::new(batch, diffs))
     });
     let store = MemoryStore::default();
-    let at = Visible { epoch: Epoch(1), dml_position: 0, state: Arc::new(store) };
+    let visible = Visible { epoch: Epoch(1), dml_position: 0, state: Arc::new(store) };
+    let at = ReadPoint { catalog: Arc::default(), visible };
     let view = View { at, pending: Arc::new(Pending::of(own.collect())) };
     CurrentRows::read(target, &view, &target.keys(&rows(asked))).expect("reads")
 }
