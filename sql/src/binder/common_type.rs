@@ -6,6 +6,7 @@
 use super::literals::is_unknown;
 use crate::error::SqlError;
 use crate::functions::error::external;
+use crate::functions::real;
 use crate::functions::type_name;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Column, Result};
@@ -43,7 +44,9 @@ fn is_string(data_type: &DataType) -> bool {
 /// The types with text taken for the first that is not.
 fn known(types: &[DataType]) -> Vec<DataType> {
     let known = types.iter().find(|t| !is_string(t) && **t != DataType::Null);
-    types.iter().map(|t| if is_string(t) { known.unwrap_or(t) } else { t }).cloned().collect()
+    real::preferred(
+        types.iter().map(|t| if is_string(t) { known.unwrap_or(t) } else { t }).cloned().collect(),
+    )
 }
 
 /// PostgreSQL's categories of types: those of one category have a common type.
@@ -123,7 +126,7 @@ pub(super) fn common_types(what: &str, inputs: &[&LogicalPlan]) -> Result<Vec<Da
             known
                 .try_fold(first, |a, b| match a == b {
                     true => Some(a),
-                    false => type_union_coercion(&a, &b),
+                    false => real::common(&a, &b).or_else(|| type_union_coercion(&a, &b)),
                 })
                 .unwrap_or(DataType::Utf8),
         );

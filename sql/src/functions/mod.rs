@@ -21,6 +21,7 @@ pub mod operator;
 mod operator_time;
 pub mod parse;
 pub mod ranking;
+pub mod real;
 pub mod retyped;
 pub mod rules;
 pub mod scalar;

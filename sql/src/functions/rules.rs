@@ -1,7 +1,7 @@
 //! Rewrites of a bound plan that give operators and casts PostgreSQL's meaning, whoever put them
 //! there: the user, or DataFusion's type coercion.
 
-use super::{cast, interval, math, numeric, operator, string};
+use super::{cast, interval, math, numeric, operator, real, string};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result};
@@ -23,7 +23,12 @@ impl AnalyzerRule for Operators {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite(plan, |expr, schema| match expr {
-            Expr::BinaryExpr(binary) => operator::replaced(interval::comparable(binary, schema), schema),
+            Expr::BinaryExpr(binary) => {
+                operator::replaced(real::comparable(interval::comparable(binary, schema), schema)?, schema)
+            }
+            Expr::Between(between) => real::between(between, schema),
+            Expr::InList(list) => real::in_list(list, schema),
+            Expr::Case(case) => real::case(case, schema),
             Expr::ScalarFunction(call) => Ok(math::with_constant_digits(call)),
             Expr::Literal(value, metadata) => {
                 Ok(Expr::Literal(numeric::without_negative_scale(value), metadata))
