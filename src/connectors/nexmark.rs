@@ -115,9 +115,13 @@ impl NexmarkOptions {
     }
 }
 
-/// The columns of a source that declares none.
+/// The columns of a source that declares none. Where the options don't tell the kind, some: opening
+/// it says what is wrong with them.
 pub fn columns(options: &Options) -> Option<Vec<Column>> {
-    NexmarkOptions::read(options).ok().map(|o| nexmark_columns::columns(o.kind))
+    let text = ["nexmark.table.type", "type"].iter().find_map(|name| options.get(*name));
+    let named = |kind: &Kind| text.is_some_and(|text| text.eq_ignore_ascii_case(&format!("{kind:?}")));
+    let kind = [Kind::Person, Kind::Auction, Kind::Bid].into_iter().find(named).unwrap_or(Kind::Bid);
+    Some(nexmark_columns::columns(kind))
 }
 
 /// One of the three streams.

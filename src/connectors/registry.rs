@@ -112,7 +112,8 @@ mod tests {
         }
         let options = Options::from([("type".to_owned(), "bid".to_owned())]);
         assert_eq!(connector_columns("nexmark", &options).map(|c| c.len()), Some(7));
-        assert_eq!(connector_columns("nexmark", &Options::new()), None);
+        let person = Options::from([("nexmark.table.type".to_owned(), "Person".to_owned())]);
+        assert_eq!(connector_columns("nexmark", &person).map(|c| c[1].name.clone()), Some("name".to_owned()));
         assert_eq!(connector_columns("file", &options), None);
         let error = unknown("kafca", ConnectorRole::Source);
         assert_eq!(error.to_string(), "connector \"kafca\" does not exist as a source");

@@ -247,10 +247,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let (sender, messages) = mpsc::channel();
     let coordinator = CoordinatorHandle::new(sender);
     let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
-    for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
-        let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
-        lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
-    }
+    open_sink_logs(lasting, &handles)?;
     let committers = Arc::new(Committers::new(
         lasting.data_dir.database().to_string(),
         lasting.data_dir.generation(),
@@ -298,6 +295,18 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     crate::failpoint::hit("restart.before_jobs").map_err(|e| JobError::internal(e.to_string()))?;
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     Ok(Prepared { incarnation, first, filling, restored })
+}
+
+/// Opens the sinks' logs, and removes from them what nobody promised.
+fn open_sink_logs(
+    lasting: &Lasting,
+    handles: &[crate::checkpoint::participant::CommitHandle],
+) -> Result<(), JobError> {
+    for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
+        let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
+        lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
+    }
+    Ok(())
 }
 
 /// What the sinks of a checkpoint's jobs promised. One that was filling then fills anew, and promises
