@@ -126,7 +126,9 @@ fn normalized(table: &ArrowTable, rows: bool) -> Result<RecordBatch, arrow::erro
     let mut fields = Vec::new();
     let mut columns: Vec<ArrayRef> = Vec::new();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        let is_oid = *field.data_type() == DataType::Int32 && !NUMBERS.contains(&field.name().as_str());
+        // Some tables without rows have the number of their objects as text.
+        let is_oid = (*field.data_type() == DataType::Int32 && !NUMBERS.contains(&field.name().as_str()))
+            || (!rows && field.name() == "oid");
         if field.name().ends_with("acl") || TEXT_ARRAYS.contains(&field.name().as_str()) {
             // Exported as text; whatever they hold is of no meaning here.
             let list = super::pg_functions::list_of(DataType::Utf8);
@@ -135,7 +137,7 @@ fn normalized(table: &ArrowTable, rows: bool) -> Result<RecordBatch, arrow::erro
             continue;
         }
         let wanted = match field.data_type() {
-            DataType::Int32 if is_oid => DataType::Int64,
+            _ if is_oid => DataType::Int64,
             DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
             DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some("+00:00".into())),
             other => match ARRAYS.iter().find(|(name, _)| !rows && name == field.name()) {
