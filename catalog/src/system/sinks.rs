@@ -68,7 +68,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 key,
                 status.into(),
                 state.and_then(|s| s.committed_epoch).into(),
-                state.and_then(|s| s.error.clone()).or_else(|| paused.then(|| FULL.to_owned())).into(),
+                paused.then(|| FULL.to_owned()).or_else(|| state.and_then(|s| s.error.clone())).into(),
             ]
         })
         .collect()

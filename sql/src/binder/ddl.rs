@@ -174,9 +174,22 @@ pub(super) fn drop(
         [one] => notices.push(format!("drop cascades to {} {}", one.kind(), plain(&one.name))),
         many => notices.push(format!("drop cascades to {} other objects", many.len())),
     }
-    // An object is created after what it reads: descending ids put readers first.
-    let changes = dropped.into_iter().rev().map(CatalogChange::Drop).collect();
+    let changes = readers_first(dropped, context).into_iter().map(CatalogChange::Drop).collect();
     Ok(change(changes, &format!("DROP {}", kind.to_string().to_uppercase()), notices))
+}
+
+/// These objects, each after those that read it. Mostly that is by descending number, but a view that
+/// was replaced may read what is younger than itself.
+fn readers_first(mut objects: BTreeSet<ObjectId>, context: &BindContext) -> Vec<ObjectId> {
+    let inputs_of = |id: ObjectId| context.catalog.by_id(id).map(|o| o.inputs()).into_iter().flatten();
+    let mut order = Vec::with_capacity(objects.len());
+    while let Some(newest) = objects.last().copied() {
+        let read: BTreeSet<ObjectId> = objects.iter().flat_map(|id| inputs_of(*id)).collect();
+        let next = objects.iter().rev().find(|id| !read.contains(id)).copied().unwrap_or(newest);
+        objects.remove(&next);
+        order.push(next);
+    }
+    order
 }
 
 /// `cannot drop table t because other objects depend on it`, and which.

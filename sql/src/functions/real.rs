@@ -4,7 +4,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr::{Between, InList};
-use datafusion_expr::{BinaryExpr, Case, Expr, ExprSchemable};
+use datafusion_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator};
 
 fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64)
@@ -45,7 +45,8 @@ fn align(exprs: &mut [&mut Expr], schema: &DFSchema) -> Result<()> {
 
 /// A comparison of a float with a numeric as one of floats; other operators as they are.
 pub fn comparable(mut binary: BinaryExpr, schema: &DFSchema) -> Result<BinaryExpr> {
-    if binary.op.is_comparison_operator() {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    if matches!(binary.op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom) {
         align(&mut [&mut binary.left, &mut binary.right], schema)?;
     }
     Ok(binary)

@@ -83,7 +83,7 @@ fn unknown_names_are_said_with_position_and_hint() {
         (
             "select frobnicate(id, 'x') from auction",
             "42883",
-            "function frobnicate(integer, text) does not exist",
+            "function frobnicate(integer, unknown) does not exist",
             None,
             Some(
                 "No function matches the given name and argument types. You might need to add explicit type casts.",
