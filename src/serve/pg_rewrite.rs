@@ -177,7 +177,8 @@ fn empty(select: &mut Select) -> bool {
     if !without_rows || select.projection.iter().any(wildcard) || aggregates(select) {
         return false;
     }
-    let null = parsed("CAST(NULL AS TEXT)");
+    // Without a type, so that it fits what a UNION has beside it.
+    let null = parsed("NULL");
     for item in &mut select.projection {
         let Some(null) = null.clone() else { return false };
         match item {

@@ -244,7 +244,8 @@ impl ContextProvider for Provider<'_> {
         if let Some(function) = self.own.get(name).or_else(|| REGISTRY.scalar.get(name)) {
             return Some(common_type::lenient(Arc::clone(function)));
         }
-        if REGISTRY.is_other_function(name) {
+        // `unnest` is the planner's own.
+        if name == "unnest" || REGISTRY.is_other_function(name) {
             return None;
         }
         let known = REGISTRY.scalar.keys().chain(REGISTRY.aggregate.keys()).map(String::as_str);
