@@ -8,6 +8,7 @@ use super::common_type::{self, CommonType};
 use super::types::TYPE_KEY;
 use super::{arrays, report, set_operations};
 use crate::error::SqlError;
+use crate::functions::real;
 use crate::functions::{error::external, type_name};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::config::ConfigOptions;
@@ -174,9 +175,10 @@ fn retype_call(call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         return Ok(Expr::ScalarFunction(call));
     };
     let known = call.args.iter().find_map(|arg| known_type(arg, schema));
-    let args: Vec<Expr> = call.args.iter().map(|arg| adopt(arg.clone(), known.as_ref())).collect();
+    let mut args: Vec<Expr> = call.args.iter().map(|arg| adopt(arg.clone(), known.as_ref())).collect();
     let types = args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
     common_type::check(lenient.inner.name(), &types)?;
+    real::align(&mut args.iter_mut().collect::<Vec<_>>(), schema)?;
     Ok(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&lenient.inner), args }))
 }
 

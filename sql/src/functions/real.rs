@@ -29,7 +29,7 @@ pub fn preferred(types: Vec<DataType>) -> Vec<DataType> {
 }
 
 /// Casts those of `exprs` that are numeric, if one of them is a float.
-fn align(exprs: &mut [&mut Expr], schema: &DFSchema) -> Result<()> {
+pub fn align(exprs: &mut [&mut Expr], schema: &DFSchema) -> Result<()> {
     let types = exprs.iter().map(|e| e.get_type(schema)).collect::<Result<Vec<_>>>()?;
     if !types.iter().any(is_float) {
         return Ok(());
