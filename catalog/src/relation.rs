@@ -2,6 +2,7 @@
 
 use crate::column::{Column, Key};
 use crate::id::ObjectId;
+use crate::source::WatermarkSpec;
 use serde::{Deserialize, Serialize};
 
 /// How the rows of a stored relation are keyed in the state store.
@@ -46,6 +47,9 @@ pub struct Table {
     pub append_only: bool,
     /// What a duplicate key does.
     pub on_conflict: OnConflict,
+    /// Event time, if declared: of append-only tables only.
+    #[serde(default)]
+    pub watermark: Option<WatermarkSpec>,
 }
 
 /// A materialized view: rows kept equal to its query.
@@ -61,6 +65,12 @@ pub struct MaterializedView {
     pub query: String,
     /// What the query reads.
     pub inputs: Vec<ObjectId>,
+    /// Columns below whose watermark no row changes any more; the stream planner proves it.
+    #[serde(default)]
+    pub watermarks: Vec<usize>,
+    /// Whether each row comes once, when its window is closed.
+    #[serde(default)]
+    pub emit_on_close: bool,
 }
 
 /// A plain view: a name for a query.

@@ -25,6 +25,19 @@ pub struct WatermarkSpec {
     pub column: usize,
     /// How far the watermark stays behind the greatest timestamp seen, in microseconds.
     pub delay_us: i64,
+    /// What becomes of rows that come below it.
+    #[serde(default)]
+    pub late_rows: LateRows,
+}
+
+/// What becomes of rows that come below the watermark: they are dropped and counted, and may be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LateRows {
+    /// Kept as dead letters.
+    #[default]
+    DeadLetter,
+    /// Only counted.
+    Skip,
 }
 
 /// What CREATE SOURCE said.

@@ -16,13 +16,21 @@ use weir_catalog::{JobId, ObjectId};
 pub struct OffsetKey {
     /// The source, for the shared reader; the job, for a private one.
     pub reader: ObjectId,
-    /// The scan's number within the job's plan; 0 for the shared reader.
+    /// The scan's number within the job's plan; 0 for the shared reader; [`OffsetKey::MARK`] and
+    /// [`OffsetKey::PROMISE`] for what it has shown of event time.
     pub scan: u32,
-    /// The split's name, as its connector gives it.
+    /// The split's name, as its connector gives it; the actor's index for a promise.
     pub split: String,
 }
 
-/// A position in a split, in the words of its connector.
+impl OffsetKey {
+    /// A scan's number that stands for a split's mark: what its rows have shown of event time.
+    pub const MARK: u32 = u32::MAX;
+    /// A scan's number that stands for the watermark that an actor has given out.
+    pub const PROMISE: u32 = u32::MAX - 1;
+}
+
+/// A position in a split, in the words of its connector; a mark or a promise as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Offset(pub String);
 

@@ -1,4 +1,5 @@
-//! What could not be decoded or evaluated, kept: the rows of `weir_catalog.dead_letters`.
+//! What could not be decoded or evaluated, or came below the watermark, kept: the rows of
+//! `weir_catalog.dead_letters`.
 //!
 //! They are state like any other: written at the barrier of the epoch in which they were read,
 //! keyed by where they came from, so that reading the same message again adds nothing. Of a view
@@ -24,6 +25,9 @@ pub const RELATION: ObjectId = ObjectId(1);
 
 /// The key: source, split and offset.
 pub const KEY: [usize; 3] = [0, 2, 3];
+
+/// Why a late row is one.
+pub const LATE: &str = "late: the row came below the watermark";
 
 /// Its name in `weir_catalog`.
 pub const NAME: &str = "dead_letters";
@@ -53,6 +57,19 @@ pub fn payload(row: &RecordBatch) -> Vec<u8> {
         line.pop();
     }
     line
+}
+
+/// Letters for rows of `split` that came below the watermark; `numbers`: which of the split's late
+/// rows each is, from 1. Where a row was in its split is not known, but its number is always the
+/// same, so that reading it again adds nothing.
+pub fn late(split: &str, numbers: impl Iterator<Item = u64>, rows: &RecordBatch) -> Vec<DeadLetter> {
+    let letter = |(row, number): (usize, u64)| DeadLetter {
+        split: split.to_owned(),
+        offset: format!("late {number}"),
+        payload: payload(&rows.slice(row, 1)),
+        reason: LATE.to_owned(),
+    };
+    (0..rows.num_rows()).zip(numbers).map(letter).collect()
 }
 
 /// Why an expression failed, as a client would be told: `22012: division by zero`.

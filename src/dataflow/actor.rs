@@ -3,7 +3,8 @@
 //! An actor has turns. A turn takes rows from its inputs (or lets a source read), runs them
 //! through its chain, and sends what comes out; it ends when there is nothing to do, when an
 //! output is full, or when its budget is spent. At a barrier it hands over its operators' part of
-//! the epoch and sends the barrier on; that is all a barrier costs it.
+//! the epoch and sends the barrier on; that is all a barrier costs it. An output that is attached
+//! later is told the watermarks that were sent before.
 
 use super::align::{Aligned, Aligner};
 use super::chain::{Chain, Effect, Filled};
@@ -12,7 +13,9 @@ use super::exchange::{ActorSignal, Edge, Pending, Routing};
 use super::operator::{OperatorError, OutputItem, Polled};
 use super::room::Room;
 use crate::checkpoint::participant::{ActorReport, Sealed};
-use crate::stream::{ActorId, Barrier, BarrierKind, ChangeBatch, Message};
+use crate::stream::{ActorId, Barrier, BarrierKind, ChangeBatch, Message, Watermark};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_catalog::JobId;
@@ -49,6 +52,8 @@ pub struct ActorShared {
     pub moved: Arc<AtomicBool>,
     /// What memory is left for operators to be complete again.
     pub room: Arc<Room>,
+    /// By actor: groups and rows that its operators remembered at the last checkpoint.
+    pub state_entries: Mutex<HashMap<ActorId, usize>>,
 }
 
 /// How a turn ended.
@@ -75,6 +80,8 @@ pub struct Actor {
     chain: Chain,
 
     edges: Vec<Edge>,
+    /// What was promised so far: by column, the last watermark.
+    watermarks: Vec<Watermark>,
     ended: bool,
     /// When the last piece of a fill was taken up, and how many rows have come since.
     filled_us: i64,
@@ -109,6 +116,7 @@ impl Actor {
             aligner,
             chain,
             edges,
+            watermarks: Vec::new(),
             ended: false,
             filled_us: 0,
             filled_rows: 0,
@@ -200,6 +208,8 @@ impl Actor {
             Effect::None => {}
             Effect::Output(OutputItem::Changes(batch)) => self.send_changes(batch)?,
             Effect::Output(OutputItem::Watermark(watermark)) => {
+                self.watermarks.retain(|w| w.column != watermark.column);
+                self.watermarks.push(watermark);
                 self.send_all(&Message::Watermark(watermark));
             }
             Effect::Sealed(barrier, sealed) => self.finish_barrier(&barrier, sealed),
@@ -232,6 +242,7 @@ impl Actor {
 
     /// Sends the barrier on, to edges that it ends and edges that it attaches too, and reports.
     fn finish_barrier(&mut self, barrier: &Arc<Barrier>, sealed: Sealed) {
+        let old_edges = self.edges.len();
         if let Some(mutation) = &barrier.mutation {
             for number in mutation.attach.get(&self.id).into_iter().flatten() {
                 if let Some(edge) = self.shared.pending.take(*number) {
@@ -244,8 +255,16 @@ impl Actor {
             self.shared.room.sealed(std::mem::take(&mut self.dirty));
         }
         self.send_all(&Message::Barrier(Arc::clone(barrier)));
+        for sender in self.edges[old_edges..].iter().flat_map(|e| e.routing.senders()) {
+            self.watermarks.iter().for_each(|watermark| sender.send(Message::Watermark(*watermark)));
+        }
         self.edges.retain(|edge| !barrier.stops(edge.job));
         self.ended = barrier.stops(self.job);
+        if self.ended {
+            self.shared.state_entries.lock().remove(&self.id);
+        } else if barrier.is_checkpoint() {
+            self.shared.state_entries.lock().insert(self.id, self.chain.state_entries());
+        }
         self.shared.events.reported(ActorReport { actor: self.id, epoch: barrier.epoch, sealed });
     }
 }

@@ -269,6 +269,11 @@ impl Chain {
         })
     }
 
+    /// Groups and rows that the operators remember in memory.
+    pub fn state_entries(&self) -> usize {
+        self.nodes.iter().map(|n| n.operator.state_entries()).sum()
+    }
+
     /// Bytes of memory that the operators hold.
     pub fn memory(&self) -> usize {
         self.nodes.iter().map(|n| n.operator.memory()).sum()

@@ -254,6 +254,11 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// Groups or rows that it remembers in memory.
+    fn state_entries(&self) -> usize {
+        0
+    }
+
     /// Bytes of memory it holds, roughly.
     fn memory(&self) -> usize {
         0

@@ -6,6 +6,7 @@ use crate::connectors::source::{Source, Waker};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::operator::Operator;
 use crate::operators::backfill::{Backfill, BackfillSpec};
+use crate::operators::emit_on_close::EmitOnClose;
 use crate::operators::expand::Expand;
 use crate::operators::expr::ErrorCounter;
 use crate::operators::failures::{Failures, Origin};
@@ -21,7 +22,7 @@ use crate::stream::VnodeSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_catalog::{JobId, ObjectId, TableId};
-use weir_sql::plan::{PlanNode, PlanOp};
+use weir_sql::plan::{Distribution, PlanNode, PlanOp};
 
 /// What an operator is built with, beside its plan node.
 pub struct BuildContext {
@@ -66,7 +67,7 @@ fn table_count(node: &PlanNode) -> Result<usize, JobError> {
     Ok(match &node.op {
         PlanOp::Aggregate { calls, .. } => super::build_stateful::aggregate_tables(node, calls)?,
         PlanOp::Join { .. } => 2,
-        PlanOp::TopN { .. } | PlanOp::Over { .. } => 1,
+        PlanOp::TopN { .. } | PlanOp::Over { .. } | PlanOp::EmitOnClose { .. } => 1,
         _ => 0,
     })
 }
@@ -140,6 +141,13 @@ pub fn operator(fragment_node: &FragmentNode, context: &BuildContext) -> Result<
         PlanOp::Join { .. } => super::build_stateful::join(node, inputs, tables, context)?,
         PlanOp::TopN { .. } => super::build_stateful::top_n(node, inputs, tables)?,
         PlanOp::Over { .. } => super::build_stateful::over(node, inputs, tables, context)?,
+        PlanOp::EmitOnClose { time } => {
+            let distribution = match &node.properties.distribution {
+                Distribution::Hash(columns) => columns.clone(),
+                Distribution::Single | Distribution::Any => Vec::new(),
+            };
+            Box::new(EmitOnClose::new(&schema, *time, distribution, tables[0]))
+        }
         PlanOp::Exchange { .. } => {
             return Err(JobError::internal("an exchange is a cut between fragments, not an operator"));
         }

@@ -7,10 +7,16 @@ use crate::dataflow::operator::Operator;
 use crate::operators::aggregate::Aggregate;
 use crate::operators::join::{HashJoin, JoinInput, JoinSpec};
 use crate::operators::over::Over;
-use crate::operators::top_n::{TopN, TopNSpec};
-use crate::operators::top_one::TopOne;
+use crate::operators::top_n_spec::{self, TopNSpec};
 use weir_catalog::TableId;
-use weir_sql::plan::{AggregateCall, PlanNode, PlanOp};
+use weir_sql::plan::derive::expires_by_first_key;
+use weir_sql::plan::{AggregateCall, PlanNode, PlanOp, Properties};
+
+/// Whether a node may forget what is below the watermark of its first key column.
+fn expires(node: &PlanNode, inputs: &[NodeInput]) -> bool {
+    let known: Vec<&Properties> = inputs.iter().map(|i| &i.properties).collect();
+    expires_by_first_key(&node.op, &known)
+}
 
 /// A hash join.
 pub fn join(
@@ -35,11 +41,12 @@ pub fn join(
         null_equal: *null_equal,
         residual: residual.clone(),
         schema: node.schema.clone(),
+        expires: expires(node, inputs),
     };
     Ok(Box::new(HashJoin::new(spec, context.failures(node.id))))
 }
 
-/// A top-n; the last or best row of each group has an operator of its own.
+/// A top-n.
 pub fn top_n(
     node: &PlanNode,
     inputs: &[NodeInput],
@@ -58,9 +65,9 @@ pub fn top_n(
         append_only: inputs[0].properties.append_only,
         table: tables[0],
         schema: node.schema.clone(),
+        expires: expires(node, inputs),
     };
-    let one = spec.append_only && spec.limit == Some(1) && spec.offset == 0 && !spec.rank;
-    Ok(if one { Box::new(TopOne::new(spec)) } else { Box::new(TopN::new(spec)) })
+    Ok(top_n_spec::top_n(spec))
 }
 
 /// Window functions.
@@ -83,6 +90,7 @@ pub fn over(
         append_only: inputs[0].properties.append_only,
         table: tables[0],
         schema: inputs[0].schema.clone(),
+        expires: expires(node, inputs),
     };
     let over = Over::new(spec, calls, &node.schema, context.errors.clone());
     Ok(Box::new(over.map_err(JobError::from_operator)?))
@@ -114,5 +122,6 @@ pub fn aggregate(
         tables,
         context.errors.clone(),
     );
-    Ok(Box::new(aggregate.map_err(JobError::from_operator)?))
+    let aggregate = aggregate.map_err(JobError::from_operator)?;
+    Ok(Box::new(if expires(node, inputs) { aggregate.expiring() } else { aggregate }))
 }

@@ -273,6 +273,7 @@ impl Database {
             backfilled_rows: 0,
             backfill_total_rows: None,
             actors: 0,
+            state_entries: 0,
         };
         match self.lasting.incarnation() {
             Ok(incarnation) => incarnation.running.job_facts(),

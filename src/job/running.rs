@@ -28,6 +28,7 @@ use crate::stream::{ActorId, Epoch, Mutation};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
 use weir_catalog::system::facts::JobFact;
 use weir_catalog::{JobId, Object, ObjectBody, ObjectId, TableId};
@@ -64,6 +65,8 @@ struct RunningJob {
     reads: Vec<(ObjectId, Vec<usize>)>,
     source: Option<OpenSource>,
     errors: ErrorCounter,
+    /// Of a table: rows that came below its watermark.
+    late_rows: Arc<AtomicU64>,
 }
 
 /// What the dataflow stands on.
@@ -120,6 +123,7 @@ impl Running {
             pending: Arc::default(),
             moved: ground.moved.clone(),
             room: Arc::default(),
+            state_entries: Default::default(),
         });
         let workers = (0..ground.parallelism)
             .map(|index| Worker::start(index, events.clone()))
@@ -219,14 +223,19 @@ impl Running {
     ) -> Result<(), JobError> {
         let id = spec.object.id;
         let errors = ErrorCounter::default();
+        let late_rows = Arc::<AtomicU64>::default();
         let (assembled, reads) = match (&spec.object.body, &spec.plan) {
             (ObjectBody::Table(table), _) => {
                 let layout = (self.ground.layouts)(id)?;
                 let position = restored.map_or(0, |r| r.dml_position);
                 let key = table.key.columns(table.columns.len());
-                let assembled = self.site(jobs).roots(id, self.ground.parallelism, &|_, vnodes, _| {
+                let assembled = self.site(jobs).roots(id, self.ground.parallelism, &|actor, vnodes, _| {
                     let log = self.ground.tails.dml.clone();
-                    let reader = DmlReader::new(id, log, key.clone(), vnodes.clone(), position);
+                    let mut reader = DmlReader::new(id, log, key.clone(), vnodes.clone(), position);
+                    if let Some(watermark) = table.watermark.clone() {
+                        let name = spec.object.name.to_string();
+                        reader = reader.with_watermark(watermark, name, actor, late_rows.clone());
+                    }
                     Ok(vec![Box::new(reader), tail::materialize(&layout, &table.columns, table.append_only)?])
                 })?;
                 (assembled, Vec::new())
@@ -240,7 +249,7 @@ impl Running {
         };
         let key = tail::key_columns(&spec.object);
         self.enlist(jobs, change, id, assembled, spec.restored.then_some(restored).flatten(), |job| {
-            RunningJob { reads, key, errors, ..job }
+            RunningJob { reads, key, errors, late_rows, ..job }
         })?;
         change.filling.extend((!spec.restored && fills(spec.plan.as_ref())).then_some(id));
         Ok(())
@@ -304,14 +313,13 @@ impl Running {
             let ObjectBody::Source(declared) = &object.body else { continue };
             if !jobs.contains_key(id) {
                 let source = registry::open_source(declared).map_err(JobError::from_client)?;
-                let shared = Arc::new(SourceShared::default());
+                let shared = Arc::new(SourceShared::new(declared.watermark.clone()));
                 let parallelism = self.ground.parallelism;
                 let assembled = self.site(jobs).roots(*id, parallelism, &|actor, _, waker| {
                     Ok(vec![Box::new(SourceReader::new(SourceSpec {
                         id: *id,
                         name: object.name.to_string(),
                         source: source.clone(),
-                        watermark: declared.watermark.clone(),
                         actor: (actor, parallelism),
                         shared: shared.clone(),
                         waker,
@@ -359,6 +367,7 @@ impl Running {
             reads: Vec::new(),
             source: None,
             errors: ErrorCounter::default(),
+            late_rows: Arc::default(),
         };
         jobs.insert(id, complete(job));
         change.mutation.added.push(id);
@@ -383,6 +392,7 @@ impl Running {
     /// Jobs as they run now.
     pub fn job_facts(&self) -> Vec<JobFact> {
         let filling = self.ground.shown.filling.borrow().clone();
+        let entries = self.shared.state_entries.lock().clone();
         let jobs = self.jobs.lock();
         jobs.iter()
             .map(|(id, job)| {
@@ -393,23 +403,27 @@ impl Running {
                     backfilled_rows: fills.map_or(0, |f| f.rows),
                     backfill_total_rows: None,
                     actors: job.actors.len(),
+                    state_entries: job.actors.iter().filter_map(|actor| entries.get(actor)).sum(),
                 }
             })
             .collect()
     }
 
-    /// What was read of each source since its shared reader started.
+    /// What was read of each source since its shared reader started; and of tables, late rows.
     pub fn source_counts(&self) -> Vec<(ObjectId, SourceCounts)> {
         let jobs = self.jobs.lock();
-        let shared =
-            jobs.iter().filter_map(|(id, job)| job.source.as_ref().map(|(_, shared)| (*id, shared.counts())));
-        shared.collect()
+        let counts = |job: &RunningJob| match (&job.source, job.late_rows.load(Ordering::Relaxed)) {
+            (Some((_, shared)), _) => Some(shared.counts()),
+            (None, 0) => None,
+            (None, late) => Some(SourceCounts { late, ..SourceCounts::default() }),
+        };
+        jobs.iter().filter_map(|(id, job)| Some((*id, counts(job)?))).collect()
     }
 
     /// Rows of which an expression failed, by job.
     pub fn expression_errors(&self) -> Vec<(JobId, u64)> {
         let jobs = self.jobs.lock();
-        jobs.iter().map(|(id, job)| (*id, job.errors.load(std::sync::atomic::Ordering::Relaxed))).collect()
+        jobs.iter().map(|(id, job)| (*id, job.errors.load(Ordering::Relaxed))).collect()
     }
 
     /// Bytes that operators hold, as of the last look.

@@ -8,12 +8,15 @@
 //!   seal        at checkpoints, for every group that changed since the last: its state
 //! ```
 //! A group without rows is no more; its number is given again once a checkpoint has removed it from
-//! the state table. **Invariant:** between barriers, what was emitted for a group is what its
+//! the state table. Where the first group column carries a watermark, groups below it are forgotten
+//! ([`super::aggregate_expiry`]). **Invariant:** between barriers, what was emitted for a group is what its
 //! accumulators give, so nothing but them need be remembered.
 
 use super::accumulator::kept;
 use super::aggregate_calls::Calls;
+use super::aggregate_same::same_rows;
 use super::aggregate_state::AggregateTables;
+use super::expiry::Expiry;
 use super::expr::{ErrorCounter, nullable};
 use super::groups::{Groups, Lookup, NO_GROUP};
 use super::intervals::Intervals;
@@ -22,11 +25,9 @@ use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::stream::builder::batch_of;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
-use arrow::compute::kernels::cmp::not_distinct;
-use arrow::compute::{and, concat, take};
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::{concat, take};
 use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
 use weir_catalog::TableId;
 use weir_sql::plan::AggregateCall;
 
@@ -80,6 +81,12 @@ pub struct Aggregate {
     /// Without group columns: whether the one row was emitted.
     announced: bool,
     watermarks: Vec<Watermark>,
+    /// Where the first group column carries a watermark: how far groups are freed.
+    pub(super) expiry: Option<Expiry>,
+    /// By group, where they expire: the first group column; the greatest for NULL and for no group.
+    pub(super) times: Vec<i64>,
+    /// No group is older.
+    pub(super) oldest_us: i64,
     lookup: Lookup,
 }
 
@@ -129,6 +136,9 @@ impl Aggregate {
             emission: None,
             announced: false,
             watermarks: Vec::new(),
+            expiry: None,
+            times: Vec::new(),
+            oldest_us: i64::MAX,
             lookup: Lookup::default(),
         })
     }
@@ -145,6 +155,9 @@ impl Aggregate {
             self.flags.resize(slots, 0);
             self.changed_in.resize(slots, 0);
             self.calls.grow(slots);
+            if self.expiry.is_some() {
+                self.times.resize(slots, i64::MAX);
+            }
         }
     }
 
@@ -282,6 +295,9 @@ impl Aggregate {
                 self.removed_in = self.intervals.current();
                 self.groups.remove(*group);
                 self.calls.clear(*group);
+                if let Some(time) = self.times.get_mut(*group as usize) {
+                    *time = i64::MAX;
+                }
             }
         }
     }
@@ -298,6 +314,9 @@ impl Aggregate {
         self.flags = kept(&self.flags, groups);
         self.flags.iter_mut().for_each(|flags| *flags &= !USED);
         self.changed_in = kept(&self.changed_in, groups);
+        if self.expiry.is_some() {
+            self.times = kept(&self.times, groups);
+        }
         let lists = self.existing.iter_mut().map(|before| &mut before.groups);
         for list in lists.chain([&mut self.fresh, &mut self.unsealed]) {
             list.iter_mut().for_each(|group| *group = renamed[*group as usize]);
@@ -311,7 +330,7 @@ impl Aggregate {
 
     /// Bytes held by the groups.
     pub(super) fn state_memory(&self) -> usize {
-        self.groups.memory() + self.calls.memory() + self.rows.capacity() * 13
+        self.groups.memory() + self.calls.memory() + self.rows.capacity() * 13 + self.times.capacity() * 8
     }
 }
 
@@ -325,26 +344,6 @@ fn concat_results(parts: &[Before]) -> Result<Vec<ArrayRef>, OperatorError> {
         Ok(concat(&arrays)?)
     };
     (0..first.results.len()).map(column).collect()
-}
-
-/// Which rows are the same in all columns; NULL is the same as NULL.
-fn same_rows(before: &[ArrayRef], now: &[ArrayRef], rows: usize) -> Result<BooleanArray, OperatorError> {
-    let mut same: Option<BooleanArray> = None;
-    for (before, now) in before.iter().zip(now) {
-        let column = if before.data_type().is_nested() {
-            let converter = RowConverter::new(vec![SortField::new(before.data_type().clone())])?;
-            let before = converter.convert_columns(std::slice::from_ref(before))?;
-            let now = converter.convert_columns(std::slice::from_ref(now))?;
-            before.iter().zip(now.iter()).map(|(before, now)| Some(before == now)).collect()
-        } else {
-            not_distinct(before, now)?
-        };
-        same = Some(match same {
-            Some(same) => and(&same, &column)?,
-            None => column,
-        });
-    }
-    Ok(same.unwrap_or_else(|| BooleanArray::from(vec![true; rows])))
 }
 
 impl Operator for Aggregate {
@@ -369,6 +368,7 @@ impl Operator for Aggregate {
         let mut lookup = std::mem::take(&mut self.lookup);
         self.groups.find_or_insert(&columns, batch.num_rows(), &mut lookup)?;
         self.grow();
+        self.note_times(&columns, &lookup.groups);
         self.touch(&lookup.groups)?;
         self.count_rows(&lookup.groups, batch.diffs());
         self.calls.update(&lookup.groups, &batch)?;
@@ -382,6 +382,11 @@ impl Operator for Aggregate {
         watermark: Watermark,
         _out: &mut Output,
     ) -> Result<Progress, OperatorError> {
+        if self.group.first() == Some(&watermark.column)
+            && let Some(expiry) = &mut self.expiry
+        {
+            expiry.advance(watermark.time_us);
+        }
         // Its groups are emitted at the barrier, so it goes on only then.
         for (column, from) in self.group.iter().enumerate() {
             if *from == watermark.column {
@@ -414,9 +419,14 @@ impl Operator for Aggregate {
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         if barrier.is_checkpoint() {
             self.seal_all(sealed)?;
+            self.expire(sealed)?;
             self.intervals.seal(barrier.epoch);
         }
         Ok(())
+    }
+
+    fn state_entries(&self) -> usize {
+        self.groups.len()
     }
 
     fn memory(&self) -> usize {

@@ -226,6 +226,7 @@ impl Aggregate {
         let mut lookup = Lookup::default();
         self.groups.find_or_insert(keys, rows, &mut lookup)?;
         self.grow();
+        self.note_times(keys, &lookup.groups);
         Ok(lookup.groups)
     }
 

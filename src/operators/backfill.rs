@@ -8,14 +8,15 @@
 //! ```
 //! **Invariant:** in the epoch that follows barrier N chunks are read from the snapshot of N and of
 //! no other epoch; so at the next barrier the rows up to the position are exactly those of N, and
-//! that epoch's changes at or before the position bring them to the next one.
+//! that epoch's changes at or before the position bring them to the next one. Watermarks are held
+//! back until all is scanned: what is scanned may be of any time.
 
 use crate::checkpoint::participant::{BackfillReport, Sealed};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
 use crate::state::store::full_key;
 use crate::state::table::{KeyRange, TableLayout};
-use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode, VnodeSet};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode, VnodeSet, Watermark};
 use arrow::array::BooleanArray;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,13 +58,22 @@ pub struct Backfill {
     epoch: Epoch,
     /// This epoch's changes, which wait for the barrier to know the position.
     held: VecDeque<ChangeBatch>,
+    /// Watermarks that wait: by column, the last.
+    watermarks: Vec<Watermark>,
     rows: u64,
 }
 
 impl Backfill {
     /// Starts to scan at its first barrier, unless it is restored.
     pub fn new(spec: BackfillSpec) -> Self {
-        Self { spec, position: Position::NotStarted, epoch: Epoch::ZERO, held: VecDeque::new(), rows: 0 }
+        Self {
+            spec,
+            position: Position::NotStarted,
+            epoch: Epoch::ZERO,
+            held: VecDeque::new(),
+            watermarks: Vec::new(),
+            rows: 0,
+        }
     }
 
     fn forward(&self, batch: &ChangeBatch) -> Result<ChangeBatch, OperatorError> {
@@ -84,6 +94,13 @@ impl Backfill {
             })
             .collect();
         Ok(batch.filter(&keep)?)
+    }
+
+    /// Passes watermarks on once nothing that came before them waits.
+    fn pass_watermarks(&mut self, out: &mut Output) {
+        if matches!(self.position, Position::Done) && self.held.is_empty() {
+            self.watermarks.drain(..).for_each(|watermark| out.push_watermark(watermark));
+        }
     }
 
     fn next_vnode(&mut self, mut later: VecDeque<Vnode>) {
@@ -119,6 +136,20 @@ impl Operator for Backfill {
         Ok(Progress::Done)
     }
 
+    fn on_watermark(
+        &mut self,
+        _: usize,
+        mark: Watermark,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
+        if let Some(column) = self.spec.columns.iter().position(|c| *c == mark.column) {
+            self.watermarks.retain(|w| w.column != column);
+            self.watermarks.push(Watermark { column, ..mark });
+            self.pass_watermarks(out);
+        }
+        Ok(Progress::Done)
+    }
+
     fn on_barrier(&mut self, barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         self.epoch = barrier.epoch;
         self.resume(out)
@@ -135,6 +166,7 @@ impl Operator for Backfill {
         if matches!(self.position, Position::NotStarted) {
             self.next_vnode(self.spec.vnodes.iter().collect());
         }
+        self.pass_watermarks(out);
         Ok(Progress::Done)
     }
 

@@ -14,7 +14,9 @@
 //! key from the other side's totals, or, under a residual, from a count that the row carries.
 //! The result is given in pieces; what is left waits in a [`Work`].
 //! **Invariant:** a row with NULL in its key matches nothing and is not kept, except where NULLs
-//! are equal or the join asks about them (NOT IN).
+//! are equal or the join asks about them (NOT IN). Where a key column carries a watermark on both
+//! sides, so do both columns of the result, the lesser one; and where that is the first key column,
+//! rows below it are forgotten ([`super::join_expiry`]).
 
 use super::expr::nullable;
 use super::failures::Failures;
@@ -26,7 +28,8 @@ use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::state::store::full_key;
-use crate::stream::{Barrier, ChangeBatch, Epoch};
+use crate::stream::watermark::WatermarkMerge;
+use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
@@ -66,6 +69,8 @@ pub struct JoinSpec {
     pub residual: Option<Arc<dyn PhysicalExpr>>,
     /// The output's columns.
     pub schema: SchemaRef,
+    /// Whether the first key column carries a watermark on both sides.
+    pub expires: bool,
 }
 
 /// Joins two changing inputs.
@@ -79,6 +84,8 @@ pub struct HashJoin {
     pub(super) piece_rows: usize,
 
     pub(super) sides: [JoinSide; 2],
+    /// By key column: what both sides promise.
+    pub(super) watermarks: Vec<WatermarkMerge>,
     work: Option<Work>,
 }
 
@@ -100,7 +107,7 @@ pub(super) fn gives_pairs(kind: JoinKind) -> bool {
 impl HashJoin {
     /// An empty join; pairs for which the residual fails go to `failures`.
     pub fn new(spec: JoinSpec, failures: Failures) -> Self {
-        let JoinSpec { kind, inputs, null_equal, residual, schema } = spec;
+        let JoinSpec { kind, inputs, null_equal, residual, schema, expires } = spec;
         assert!(
             kind != JoinKind::NullAwareAnti || (inputs[0].keys.len() == 1 && residual.is_none()),
             "the planner makes another join of a NOT IN with conditions"
@@ -114,11 +121,12 @@ impl HashJoin {
         let residual = residual.map(|r| Residual::new(r, [&left.schema, &right.schema], failures));
         let specs = [0, 1].map(|side| side_spec(kind, side, &inputs[side], residual.as_ref(), null_keys));
         let residual = residual.map(|r| r.over([&specs[0].stored, &specs[1].stored]));
-        let [left, right] = specs.map(JoinSide::new);
+        let [left, right] = specs.map(|spec| JoinSide::new(spec, expires));
         Self {
             kind,
             residual,
             schema: nullable(&schema),
+            watermarks: vec![WatermarkMerge::new(2); inputs[0].keys.len()],
             keys: inputs.map(|i| i.keys),
             null_keys,
             piece_rows: PIECE_ROWS,
@@ -276,6 +284,16 @@ impl Operator for HashJoin {
         }
     }
 
+    fn on_watermark(
+        &mut self,
+        port: usize,
+        watermark: Watermark,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
+        self.advance_watermark(port, watermark, out);
+        Ok(Progress::Done)
+    }
+
     fn resume(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
         match self.work.take() {
             Some(work) => self.go_on(work, out),
@@ -287,9 +305,14 @@ impl Operator for HashJoin {
         if barrier.is_checkpoint() {
             for side in &mut self.sides {
                 side.seal(barrier.epoch, &mut sealed.runs)?;
+                side.expire(&mut sealed.runs)?;
             }
         }
         self.residual.as_ref().map_or(Ok(()), |residual| residual.failures().seal(barrier, sealed))
+    }
+
+    fn state_entries(&self) -> usize {
+        self.sides.iter().map(|side| side.arena.live()).sum()
     }
 
     fn memory(&self) -> usize {

@@ -204,7 +204,7 @@ impl JoinSide {
     }
 
     /// Moves rows `kept`, ascending, to a fresh arena and forgets all others.
-    fn keep_only(&mut self, kept: &[RowId]) -> Result<(), OperatorError> {
+    pub(super) fn keep_only(&mut self, kept: &[RowId]) -> Result<(), OperatorError> {
         let fresh = RowArena::new(self.arena.types().to_vec());
         let old = Old {
             arena: std::mem::replace(&mut self.arena, fresh),

@@ -11,11 +11,13 @@
 //! counted parts. A side may keep fewer columns than its input has: those that the join reads.
 //! **Invariant:** exactly the rows whose count is not zero are linked into a chain.
 
+use super::expiry::Expiry;
 use super::intervals::Intervals;
+use super::join_state::layout;
 use super::row_arena::{NO_ROW, RowArena, RowId};
 use super::row_eq::{hash_is_exact, same_row};
 use crate::dataflow::operator::OperatorError;
-use crate::state::table::{StateTable, TableLayout};
+use crate::state::table::StateTable;
 use crate::stream::vnode::hash_columns;
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
@@ -106,6 +108,10 @@ pub struct JoinSide {
     /// interval in which they lost the last row.
     pub(super) emptied: HashMap<Vec<u8>, u32>,
     pub(super) table: StateTable,
+    /// Where the first key column carries a watermark: how far rows are freed.
+    pub(super) expiry: Option<Expiry>,
+    /// Of these, none is older.
+    pub(super) oldest_us: i64,
 }
 
 /// hashbrown takes the tag from the top bits, which are the vnode's; an actor has few of these.
@@ -123,8 +129,8 @@ pub fn pick(all: &[ArrayRef], ordinals: &[usize]) -> Vec<ArrayRef> {
 }
 
 impl JoinSide {
-    /// An empty side.
-    pub fn new(spec: SideSpec) -> Self {
+    /// An empty side. `expires`: its first key column carries a watermark on both sides.
+    pub fn new(spec: SideSpec, expires: bool) -> Self {
         let types: Vec<_> = spec.schema.fields().iter().map(|f| f.data_type().clone()).collect();
         let all: Vec<usize> = (0..types.len()).collect();
         let identity = spec.unique.clone().unwrap_or_else(|| all.clone());
@@ -157,6 +163,8 @@ impl JoinSide {
             emptied_unnoted: 0,
             emptied: HashMap::new(),
             table,
+            expiry: expires.then(Expiry::default),
+            oldest_us: i64::MAX,
             spec,
         }
     }
@@ -228,6 +236,7 @@ impl JoinSide {
         hashes: &[u64],
     ) -> Result<Vec<RowId>, OperatorError> {
         self.occurrences += diffs.map_or(hashes.len() as i64, |d| d.iter().sum());
+        self.note_oldest(columns);
         if self.spec.counted {
             return self.change_counted(columns, diffs, hashes);
         }
@@ -474,21 +483,6 @@ pub(super) fn note_appended(appended: &mut VecDeque<(u32, Range<RowId>)>, interv
             _ => appended.push_back((interval, *id..*id + 1)),
         }
     }
-}
-
-/// How the rows are stored: join key, then the unique columns or the rest.
-fn layout(spec: &SideSpec) -> TableLayout {
-    let arity = spec.schema.fields().len();
-    let mut key: Vec<usize> = Vec::new();
-    let all: Vec<usize> = (0..arity).collect();
-    for column in spec.keys.iter().chain(spec.unique.as_ref().unwrap_or(&all)) {
-        if !key.contains(column) {
-            key.push(*column);
-        }
-    }
-    let orders = vec![crate::state::key::KeyOrder::ASCENDING; key.len()];
-    let counted = spec.unique.is_none();
-    TableLayout::new(spec.table, &spec.schema, all, (key, orders), spec.keys.clone(), counted)
 }
 
 /// The schema of the columns `stored` of `input`.

@@ -3,9 +3,11 @@
 //! Each row is an entry of the side's internal table: the join key, then the rest of the row with
 //! its count; or, where columns are known to be unique, join key and these, then the rest.
 
-use super::join_side::{JoinSide, pick, repeated};
+use super::join_side::{JoinSide, SideSpec, pick, repeated};
 use super::row_arena::RowId;
 use crate::dataflow::operator::{OperatorError, Restored};
+use crate::state::key::KeyOrder;
+use crate::state::table::TableLayout;
 use crate::state::writes::Writes;
 use crate::stream::builder::batch_of;
 use crate::stream::{ChangeBatch, Epoch, Vnode};
@@ -100,6 +102,7 @@ impl JoinSide {
     pub fn load(&mut self, rows: &ChangeBatch) -> Result<(Vec<ArrayRef>, Vec<RowId>), OperatorError> {
         let mut columns = rows.rows().columns().to_vec();
         let mut hashes = self.key_hashes(&pick(&columns, &self.spec.keys), rows.num_rows());
+        self.note_oldest(&columns);
         self.occurrences += (0..rows.num_rows()).map(|row| rows.diff(row)).sum::<i64>();
         if !self.spec.counted {
             if let Some(counts) = rows.diffs() {
@@ -118,4 +121,19 @@ impl JoinSide {
         }
         Ok((columns, ids))
     }
+}
+
+/// How the rows are stored: join key, then the unique columns or the rest.
+pub(super) fn layout(spec: &SideSpec) -> TableLayout {
+    let arity = spec.schema.fields().len();
+    let mut key: Vec<usize> = Vec::new();
+    let all: Vec<usize> = (0..arity).collect();
+    for column in spec.keys.iter().chain(spec.unique.as_ref().unwrap_or(&all)) {
+        if !key.contains(column) {
+            key.push(*column);
+        }
+    }
+    let orders = vec![KeyOrder::ASCENDING; key.len()];
+    let counted = spec.unique.is_none();
+    TableLayout::new(spec.table, &spec.schema, all, (key, orders), spec.keys.clone(), counted)
 }

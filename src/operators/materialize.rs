@@ -16,7 +16,7 @@ use crate::state::key::KeyCodec;
 use crate::state::table::TableLayout;
 use crate::stream::builder::ChangeBuilder;
 use crate::stream::vnode::hash_columns;
-use crate::stream::{Barrier, ChangeBatch};
+use crate::stream::{Barrier, ChangeBatch, Watermark};
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::datatypes::SchemaRef;
 use hashbrown::hash_table::Entry;
@@ -40,6 +40,8 @@ pub struct Materialize {
     changes: ChangeBuilder,
     /// The epoch's net change, and how many of its rows went downstream.
     said: Option<(ChangeBatch, usize)>,
+    /// Watermarks that wait for the changes before them: by column, the last.
+    watermarks: Vec<Watermark>,
 }
 
 impl Materialize {
@@ -51,7 +53,8 @@ impl Materialize {
         conflicts: ConflictCounter,
     ) -> Self {
         let changes = ChangeBuilder::new(super::expr::nullable(&schema));
-        Self { append_only, conflicts, layout, written: Vec::new(), changes, said: None }
+        let (written, said) = (Vec::new(), None);
+        Self { append_only, conflicts, layout, written, changes, said, watermarks: Vec::new() }
     }
 
     /// Whether rows can be written as they come: nothing can cancel or conflict.
@@ -60,16 +63,18 @@ impl Materialize {
     }
 
     fn say(&mut self, out: &mut Output) -> Progress {
-        let Some((batch, mut at)) = self.said.take() else { return Progress::Done };
-        while at < batch.num_rows() {
-            if out.is_full() {
-                self.said = Some((batch, at));
-                return Progress::More;
+        if let Some((batch, mut at)) = self.said.take() {
+            while at < batch.num_rows() {
+                if out.is_full() {
+                    self.said = Some((batch, at));
+                    return Progress::More;
+                }
+                let rows = OUTPUT_ROWS_MAX.min(batch.num_rows() - at);
+                out.push(if rows == batch.num_rows() { batch.clone() } else { batch.slice(at, rows) });
+                at += rows;
             }
-            let rows = OUTPUT_ROWS_MAX.min(batch.num_rows() - at);
-            out.push(if rows == batch.num_rows() { batch.clone() } else { batch.slice(at, rows) });
-            at += rows;
         }
+        self.watermarks.drain(..).for_each(|watermark| out.push_watermark(watermark));
         Progress::Done
     }
 
@@ -160,9 +165,15 @@ impl Operator for Materialize {
         Ok(Progress::Done)
     }
 
+    fn on_watermark(&mut self, _: usize, mark: Watermark, _: &mut Output) -> Result<Progress, OperatorError> {
+        self.watermarks.retain(|w| w.column != mark.column);
+        self.watermarks.push(mark);
+        Ok(Progress::Done)
+    }
+
     fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         if self.changes.is_empty() {
-            return Ok(Progress::Done);
+            return Ok(self.say(out));
         }
         let net = self.changes.consolidate()?;
         let net = self.resolve(net)?;

@@ -11,14 +11,15 @@
 //! State: that of the top-n.
 
 use super::expr::{ErrorCounter, nullable};
-use super::top_n::{TopN, TopNSpec};
+use super::top_n::TopN;
+use super::top_n_spec::TopNSpec;
 use super::top_n_window::Window;
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
 use crate::stream::builder::{ChangeBuilder, batch_of};
-use crate::stream::{Barrier, ChangeBatch, Epoch};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -112,6 +113,7 @@ impl Over {
                 }
             }
             let Some((group, before, after)) = self.rows.take_changed() else {
+                self.rows.pass_watermarks(out);
                 return Ok(Progress::Done);
             };
             let changes = self.changed(group, &before, &after)?;
@@ -150,6 +152,15 @@ impl Operator for Over {
         self.rows.on_change(port, batch, out)
     }
 
+    fn on_watermark(
+        &mut self,
+        port: usize,
+        mark: Watermark,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
+        self.rows.on_watermark(port, mark, out)
+    }
+
     fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         self.say(out)
     }
@@ -160,6 +171,10 @@ impl Operator for Over {
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         self.rows.seal(barrier, sealed)
+    }
+
+    fn state_entries(&self) -> usize {
+        self.rows.state_entries()
     }
 
     fn memory(&self) -> usize {

@@ -1,17 +1,19 @@
 //! Project: computes columns.
 //!
 //! Linear, so it needs no state. A watermark goes on for every output column that is the input
-//! column itself.
+//! column itself, or goes up with it ([`rises_with`]): then with the value computed of it.
 
 use super::expr::{evaluate_all, nullable};
 use super::failures::Failures;
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Progress};
+use crate::stream::watermark::END_US;
 use crate::stream::{Barrier, ChangeBatch, Watermark};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondArray, new_null_array};
+use arrow::datatypes::{DataType, SchemaRef, TimestampMicrosecondType};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
 use std::sync::Arc;
+use weir_sql::plan::{column_index, rises_with};
 
 /// Computes columns from each row.
 #[derive(Debug)]
@@ -58,9 +60,16 @@ impl Operator for Project {
         out: &mut Output,
     ) -> Result<Progress, OperatorError> {
         for (index, expr) in self.exprs.iter().enumerate() {
-            let column = expr.downcast_ref::<Column>();
-            if column.is_some_and(|c| c.index() == watermark.column) {
-                out.push_watermark(Watermark { column: index, ..watermark });
+            if rises_with(expr) != Some(watermark.column) {
+                continue;
+            }
+            let time_us = if column_index(expr).is_some() || watermark.time_us == END_US {
+                Some(watermark.time_us)
+            } else {
+                computed(expr, watermark, self.schema.field(index).data_type())
+            };
+            if let Some(time_us) = time_us {
+                out.push_watermark(Watermark { column: index, time_us });
             }
         }
         Ok(Progress::Done)
@@ -69,6 +78,19 @@ impl Operator for Project {
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         self.failures.seal(barrier, sealed)
     }
+}
+
+/// The value of `expr` where its one column has the watermark's time. `data_type`: of both. Where it
+/// fails (a time out of range) there is no promise.
+fn computed(expr: &Arc<dyn PhysicalExpr>, watermark: Watermark, data_type: &DataType) -> Option<i64> {
+    let time = TimestampMicrosecondArray::from(vec![watermark.time_us]).with_data_type(data_type.clone());
+    let time: ArrayRef = Arc::new(time);
+    let others = (0..watermark.column).map(|i| (i.to_string(), new_null_array(&DataType::Null, 1)));
+    let columns = others.chain([(watermark.column.to_string(), time)]);
+    let row = RecordBatch::try_from_iter(columns).ok()?;
+    let value = expr.evaluate(&row).ok()?.into_array(1).ok()?;
+    let value = value.as_primitive_opt::<TimestampMicrosecondType>()?;
+    value.is_valid(0).then(|| value.value(0))
 }
 
 #[cfg(test)]

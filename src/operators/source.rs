@@ -2,34 +2,49 @@
 //!
 //! The rows have the union of the columns that its readers want, named, in order of declaration;
 //! each job's [`super::source_scan`] picks its own. With a declared watermark, rows that come
-//! below it are dropped here and counted, once, and nobody downstream decides about lateness again.
+//! below that of their split ([`super::lateness`]) are dropped here, counted and kept as dead
+//! letters, and nobody downstream decides about lateness again.
+//!
+//! ```text
+//!   split a   mark ─┐
+//!   split b   mark ─┴─ least ──> this actor's promise ──(exchanges take the least of all)──> watermark
+//! ```
+//! An actor whose splits have all ended promises the end, or, where splits may still turn up, what
+//! the others promise. Marks and promises are state: after a restore the same rows are late.
 
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::connectors::dead_letter;
 use crate::connectors::source::{DeadLetter, Source, Split, SplitPoll, SplitReader, Waker};
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
+use crate::operators::lateness::Mark;
 use crate::state::table::StateTable;
+use crate::stream::watermark::END_US;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::TimestampMicrosecondType;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_catalog::ObjectId;
-use weir_catalog::source::WatermarkSpec;
+use weir_catalog::source::{LateRows, WatermarkSpec};
 
 /// Rows asked of a split at a time.
 const POLL_ROWS_MAX: usize = 4096;
 /// How often a growing source is asked for new splits, microseconds.
 const LIST_INTERVAL_US: i64 = 1_000_000;
 
-/// Splits, and where each was read up to.
-pub type Positions = Vec<(Split, Option<Offset>)>;
+/// Splits, where each was read up to, and the mark that its rows start from.
+pub type Positions = Vec<(Split, Option<Offset>, Mark)>;
 
 /// What the actors of one source share with the jobs that read it.
 #[derive(Default)]
 pub struct SourceShared {
+    /// Event time, if declared.
+    pub watermark: Option<WatermarkSpec>,
+    /// By actor with open splits: what it promises.
+    promises: Mutex<BTreeMap<usize, Option<i64>>>,
     /// The columns that readers want, with how many want each. Changed before the barrier at
     /// which a job starts or ends; taken up by the source's actors at that barrier.
     wanted: Mutex<BTreeMap<usize, usize>>,
@@ -55,6 +70,11 @@ pub struct SourceCounts {
 }
 
 impl SourceShared {
+    /// Of a source with this event time.
+    pub fn new(watermark: Option<WatermarkSpec>) -> Self {
+        Self { watermark, ..Self::default() }
+    }
+
     /// A job wants `columns`, from the next barrier with a mutation on.
     pub fn want(&self, columns: &[usize]) {
         let mut wanted = self.wanted.lock();
@@ -101,8 +121,6 @@ pub struct SourceSpec {
     pub name: String,
     /// The connector.
     pub source: Arc<dyn Source>,
-    /// Event time, if declared.
-    pub watermark: Option<WatermarkSpec>,
     /// This actor's index, and how many there are.
     pub actor: (usize, usize),
     /// What is shared with its readers.
@@ -116,8 +134,8 @@ struct OpenSplit {
     reader: Box<dyn SplitReader>,
     finished: bool,
     wake_us: Option<i64>,
-    /// The greatest event time seen.
-    time_us: Option<i64>,
+    /// What its rows have shown of event time.
+    mark: Mark,
 }
 
 /// Reads the splits of one actor.
@@ -127,9 +145,14 @@ pub struct SourceReader {
     columns: Vec<usize>,
     splits: Vec<OpenSplit>,
     restored: HashMap<String, Offset>,
+    /// Marks of restored splits.
+    marks: HashMap<String, Mark>,
+    /// What the source had promised when it was restored: new splits start there.
+    floor_us: Option<i64>,
     next: usize,
     list_us: i64,
     started: bool,
+    /// What this actor has promised.
     watermark_us: Option<i64>,
     /// What could not be decoded in this epoch.
     dead: Vec<DeadLetter>,
@@ -146,6 +169,8 @@ impl SourceReader {
             columns: Vec::new(),
             splits: Vec::new(),
             restored: HashMap::new(),
+            marks: HashMap::new(),
+            floor_us: None,
             next: 0,
             list_us: 0,
             started: false,
@@ -155,7 +180,7 @@ impl SourceReader {
 
     fn wanted_columns(&self) -> Vec<usize> {
         let mut columns: BTreeSet<usize> = self.spec.shared.wanted.lock().keys().copied().collect();
-        columns.extend(self.spec.watermark.as_ref().map(|w| w.column));
+        columns.extend(self.spec.shared.watermark.as_ref().map(|w| w.column));
         columns.into_iter().collect()
     }
 
@@ -193,7 +218,10 @@ impl SourceReader {
             }
             let from = found.remove(&split.name);
             let reader = self.open(&split, from.as_ref())?;
-            self.splits.push(OpenSplit { split, reader, finished: false, wake_us: None, time_us: None });
+            let floor = || Mark::from_floor(self.watermark_us.max(self.floor_us));
+            let mark = self.marks.remove(&split.name).unwrap_or_else(floor);
+            self.spec.shared.late_rows.fetch_add(mark.late, Ordering::Relaxed);
+            self.splits.push(OpenSplit { split, reader, finished: false, wake_us: None, mark });
             added = true;
         }
         Ok(added)
@@ -212,44 +240,110 @@ impl SourceReader {
 
     fn emit(&mut self, index: usize, rows: RecordBatch, out: &mut Output) -> Result<(), OperatorError> {
         self.spec.shared.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
-        let Some(watermark) = self.spec.watermark.clone() else {
+        let Some(watermark) = self.spec.shared.watermark.clone() else {
             out.push(ChangeBatch::insertions(rows));
             return Ok(());
         };
         let position = self.columns.iter().position(|c| *c == watermark.column);
         let position = position.ok_or_else(|| OperatorError::Internal("watermark column is read".into()))?;
-        let times = rows.column(position).as_primitive::<TimestampMicrosecondType>().clone();
-        let mut changes = ChangeBatch::insertions(rows);
-        if let Some(limit) = self.watermark_us
-            && arrow::compute::min(&times).is_some_and(|t| t < limit)
-        {
-            let keep: BooleanArray =
-                (0..times.len()).map(|i| Some(times.is_null(i) || times.value(i) >= limit)).collect();
-            let late = keep.len() - keep.true_count();
-            self.spec.shared.late_rows.fetch_add(late as u64, Ordering::Relaxed);
-            changes = changes.filter(&keep)?;
-        }
-        out.push(changes);
+        let times = rows.column(position).as_primitive::<TimestampMicrosecondType>();
         let split = &mut self.splits[index];
-        split.time_us = split.time_us.max(arrow::compute::max(&times));
-        self.advance_watermark(&watermark, out);
+        let late_before = split.mark.late;
+        match split.mark.pass(times, watermark.delay_us) {
+            None => out.push(ChangeBatch::insertions(rows)),
+            Some(in_time) => {
+                out.push(ChangeBatch::insertions(filter_record_batch(&rows, &in_time)?));
+                self.keep_late(index, late_before, watermark.late_rows, &rows, &in_time)?;
+            }
+        }
+        self.promise(out);
         Ok(())
     }
 
-    /// The watermark is the least over the open splits that have not ended; ended ones hold
-    /// nothing back.
-    fn advance_watermark(&mut self, watermark: &WatermarkSpec, out: &mut Output) {
-        let open = || self.splits.iter().filter(|s| !s.finished);
-        if open().any(|s| s.time_us.is_none()) {
-            return;
+    /// Counts and keeps the rows of a split's batch that are not in time.
+    fn keep_late(
+        &mut self,
+        index: usize,
+        before: u64,
+        policy: LateRows,
+        rows: &RecordBatch,
+        in_time: &BooleanArray,
+    ) -> Result<(), OperatorError> {
+        let split = &self.splits[index];
+        self.spec.shared.late_rows.fetch_add(split.mark.late - before, Ordering::Relaxed);
+        if policy == LateRows::DeadLetter {
+            let rows = filter_record_batch(rows, &not(in_time)?)?;
+            self.dead.extend(dead_letter::late(&split.split.name, before + 1.., &rows));
         }
-        let Some(least) = open().filter_map(|s| s.time_us).min() else { return };
-        let time_us = least - watermark.delay_us;
-        if self.watermark_us.is_none_or(|w| w < time_us) {
+        Ok(())
+    }
+
+    /// Gives out the watermark, where it has moved: the least over the splits that have not ended.
+    fn promise(&mut self, out: &mut Output) {
+        let shared = &self.spec.shared;
+        let Some(watermark) = &shared.watermark else { return };
+        let open = || self.splits.iter().filter(|s| !s.finished);
+        let mut promises = shared.promises.lock();
+        let time_us = if open().next().is_some() {
+            let least = open().map(|s| s.mark.watermark_us(watermark.delay_us)).min().flatten();
+            let time_us = least.max(self.floor_us);
+            promises.insert(self.spec.actor.0, time_us);
+            time_us
+        } else {
+            promises.remove(&self.spec.actor.0);
+            let ended = (!self.spec.source.grows()).then_some(END_US);
+            ended.or_else(|| promises.values().copied().min().flatten()).max(self.floor_us)
+        };
+        drop(promises);
+        if time_us > self.watermark_us
+            && let Some(time_us) = time_us
+        {
             self.watermark_us = Some(time_us);
             out.push_watermark(Watermark { column: watermark.column, time_us });
         }
     }
+
+    fn restore_mark(&mut self, key: &OffsetKey, value: &Offset) -> Result<(), OperatorError> {
+        let damaged = |e: serde_json::Error| OperatorError::Internal(format!("mark of {}: {e}", key.split));
+        if key.scan == OffsetKey::MARK {
+            self.marks.insert(key.split.clone(), serde_json::from_str(&value.0).map_err(damaged)?);
+        }
+        Ok(())
+    }
+
+    /// The marks of this actor's splits and what it has promised, for the checkpoint.
+    fn seal_marks(&self, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        if self.spec.shared.watermark.is_none() {
+            return Ok(());
+        }
+        let key = |scan: u32, split: String| OffsetKey { reader: self.spec.id, scan, split };
+        let json = |e: serde_json::Error| OperatorError::Internal(format!("a mark as JSON: {e}"));
+        let own = self.splits.iter().map(|s| (&s.split.name, &s.mark));
+        // Those of splits that were not listed again stay, as their offsets do.
+        let gone =
+            self.marks.iter().filter(|(name, _)| self.spec.actor.0 == 0 && self.restored.contains_key(*name));
+        for (name, mark) in own.chain(gone) {
+            let mark = serde_json::to_string(mark).map_err(json)?;
+            sealed.offsets.push((key(OffsetKey::MARK, name.clone()), Offset(mark)));
+        }
+        let promise = serde_json::to_string(&self.watermark_us.max(self.floor_us)).map_err(json)?;
+        let actor = self.spec.actor.0.to_string();
+        sealed.offsets.push((key(OffsetKey::PROMISE, actor), Offset(promise)));
+        Ok(())
+    }
+}
+
+/// The least of the watermarks that the actors of `source` had given out.
+fn restored_promise(
+    source: ObjectId,
+    offsets: &HashMap<OffsetKey, Offset>,
+) -> Result<Option<i64>, OperatorError> {
+    let promises = offsets.iter().filter(|(k, _)| k.reader == source && k.scan == OffsetKey::PROMISE);
+    let promises: Vec<Option<i64>> = promises
+        .map(|(_, value)| serde_json::from_str(&value.0))
+        .collect::<Result<_, _>>()
+        .map_err(|e| OperatorError::Internal(format!("promise of source {source}: {e}")))?;
+    Ok(promises.into_iter().min().flatten())
 }
 
 impl Operator for SourceReader {
@@ -258,11 +352,14 @@ impl Operator for SourceReader {
     }
 
     fn restore(&mut self, restored: &Restored<'_>) -> Result<(), OperatorError> {
-        for (key, offset) in restored.offsets {
-            if key.reader == self.spec.id && key.scan == 0 {
+        let id = self.spec.id;
+        for (key, offset) in restored.offsets.iter().filter(|(key, _)| key.reader == id) {
+            if key.scan == 0 {
                 self.restored.insert(key.split.clone(), offset.clone());
             }
+            self.restore_mark(key, offset)?;
         }
+        self.floor_us = restored_promise(self.spec.id, restored.offsets)?;
         Ok(())
     }
 
@@ -270,17 +367,21 @@ impl Operator for SourceReader {
         Err(OperatorError::Internal(format!("a source has no input {port}")))
     }
 
-    fn on_barrier(&mut self, barrier: &Barrier, _out: &mut Output) -> Result<Progress, OperatorError> {
+    fn on_barrier(&mut self, barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         if !self.started {
             self.started = true;
             self.columns = self.wanted_columns();
             self.list_splits()?;
+            self.promise(out);
         } else if barrier.mutation.is_some() {
             let columns = self.wanted_columns();
             if columns != self.columns {
                 self.reopen(columns)?;
             }
-            let positions = self.splits.iter().map(|s| (s.split.clone(), Some(s.reader.offset()))).collect();
+            let position = |s: &OpenSplit| {
+                (s.split.clone(), Some(s.reader.offset()), Mark::from_floor(s.mark.floor_us()))
+            };
+            let positions = self.splits.iter().map(position).collect();
             self.spec.shared.positions.lock().insert(self.spec.actor.0, (barrier.epoch, positions));
         }
         Ok(Progress::Done)
@@ -295,6 +396,7 @@ impl Operator for SourceReader {
             if now_us >= self.list_us {
                 self.list_us = now_us + LIST_INTERVAL_US;
                 self.list_splits()?;
+                self.promise(out);
             }
             until_us = Some(self.list_us);
         }
@@ -329,9 +431,7 @@ impl Operator for SourceReader {
                 }
                 SplitPoll::Finished => {
                     split.finished = true;
-                    if let Some(watermark) = self.spec.watermark.clone() {
-                        self.advance_watermark(&watermark, out);
-                    }
+                    self.promise(out);
                 }
             }
         }
@@ -354,7 +454,12 @@ impl Operator for SourceReader {
                     .filter(|_| self.spec.actor.0 == 0)
                     .map(|(split, offset)| (key(split), offset.clone())),
             );
+            self.seal_marks(sealed)?;
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "tests/source.rs"]
+mod tests;

@@ -5,16 +5,19 @@
 //!   private reader  start ──> offsets ┘ at that barrier (per split)    ────────>┴─> the job
 //! ```
 //! A source's rows are insertions, so the two need no order between them: each row of the source
-//! comes by exactly one of them. Watermarks are held back until the past has been read.
+//! comes by exactly one of them. Watermarks are held back until the past has been read. Of the past
+//! the same rows are late as when the shared reader read them ([`super::lateness`]).
 
 use crate::checkpoint::participant::BackfillReport;
 use crate::checkpoint::participant::Sealed;
 use crate::connectors::source::{Source, SplitPoll, SplitReader, Waker};
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
+use crate::operators::lateness::Mark;
 use crate::operators::source::SourceShared;
 use crate::stream::{Barrier, ChangeBatch, Watermark};
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use weir_catalog::JobId;
@@ -45,7 +48,7 @@ pub struct SourceScan {
     spec: SourceScanSpec,
 
     started: bool,
-    past: VecDeque<Box<dyn SplitReader>>,
+    past: VecDeque<(Box<dyn SplitReader>, Mark)>,
     past_rows: u64,
     held_watermark: Option<Watermark>,
 }
@@ -70,6 +73,30 @@ impl SourceScan {
             .collect::<Result<Vec<ArrayRef>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.spec.schema), columns, &options)?)
+    }
+
+    /// The declared columns that are read of the past: event time, too.
+    fn past_columns(&self) -> Vec<usize> {
+        let mut columns = self.spec.columns.clone();
+        let time = self.spec.shared.watermark.as_ref().map(|w| w.column);
+        if let Some(time) = time
+            && let Err(at) = columns.binary_search(&time)
+        {
+            columns.insert(at, time);
+        }
+        columns
+    }
+
+    /// The rows of the past that were in time.
+    fn in_time(&self, rows: RecordBatch, mark: &mut Mark) -> Result<RecordBatch, OperatorError> {
+        let Some(watermark) = &self.spec.shared.watermark else { return Ok(rows) };
+        let columns = self.past_columns();
+        let Ok(at) = columns.binary_search(&watermark.column) else { return Ok(rows) };
+        let times = rows.column(at).as_primitive::<TimestampMicrosecondType>();
+        Ok(match mark.pass(times, watermark.delay_us) {
+            Some(in_time) => filter_record_batch(&rows, &in_time)?,
+            None => rows,
+        })
     }
 
     fn pass_watermark(&mut self, out: &mut Output) {
@@ -118,13 +145,14 @@ impl Operator for SourceScan {
     fn on_barrier(&mut self, barrier: &Barrier, _: &mut Output) -> Result<Progress, OperatorError> {
         if !self.started {
             self.started = true;
-            for (split, offset) in self.spec.shared.positions_at(self.spec.actor, barrier.epoch) {
+            let columns = self.past_columns();
+            for (split, offset, mark) in self.spec.shared.positions_at(self.spec.actor, barrier.epoch) {
                 let reader = self
                     .spec
                     .source
-                    .reader(&split, None, offset.as_ref(), &self.spec.columns, Arc::clone(&self.spec.waker))
+                    .reader(&split, None, offset.as_ref(), &columns, Arc::clone(&self.spec.waker))
                     .map_err(|e| OperatorError::Source(format!("{}: {e}", split.name)))?;
-                self.past.push_back(reader);
+                self.past.push_back((reader, mark));
             }
         }
         Ok(Progress::Done)
@@ -133,20 +161,21 @@ impl Operator for SourceScan {
     fn poll(&mut self, now_us: i64, out: &mut Output) -> Result<Polled, OperatorError> {
         let mut until_us = None;
         for _ in 0..self.past.len() {
-            let Some(mut reader) = self.past.pop_front() else { break };
+            let Some((mut reader, mut mark)) = self.past.pop_front() else { break };
             match reader.poll(POLL_ROWS_MAX, now_us).map_err(|e| OperatorError::Source(e.to_string()))? {
                 SplitPoll::Rows(rows, _dead_already_kept) => {
-                    match reader.between() {
-                        true => self.past.push_back(reader),
-                        false => self.past.push_front(reader),
-                    }
                     self.past_rows += rows.num_rows() as u64;
+                    let rows = self.in_time(rows, &mut mark)?;
+                    match reader.between() {
+                        true => self.past.push_back((reader, mark)),
+                        false => self.past.push_front((reader, mark)),
+                    }
                     out.push(ChangeBatch::insertions(self.pick(&rows)?));
                     return Ok(Polled::Busy);
                 }
                 SplitPoll::Idle { until_us: split_us } => {
                     until_us = [until_us, split_us].into_iter().flatten().min();
-                    self.past.push_back(reader);
+                    self.past.push_back((reader, mark));
                 }
                 SplitPoll::Finished => {
                     self.pass_watermark(out);

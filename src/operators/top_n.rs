@@ -11,19 +11,20 @@
 //! lets the next row in. Of input that only inserts, the one best row a group is [`super::top_one`].
 //! State: vnode, group key, order columns, other columns → count. In memory the same bytes.
 
+use super::expiry::Expiry;
 use super::intervals::Intervals;
+use super::top_n_spec::TopNSpec;
 use super::top_n_state::{Logged, write_log};
 use super::top_n_window::{Window, compare_ranks, compare_rows, window};
-use super::top_one::TopOne;
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
-use crate::state::key::{EncodedKeys, KeyCodec, KeyOrder};
+use crate::state::key::{EncodedKeys, KeyCodec};
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
-use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode, Watermark};
 use arrow::array::{ArrayRef, Int64Array, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
@@ -31,67 +32,13 @@ use hashbrown::HashTable;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use weir_catalog::TableId;
-use weir_sql::plan::SortKey;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// What a top-n is, as planned.
-#[derive(Clone, Debug)]
-pub struct TopNSpec {
-    /// The input's columns.
-    pub input: SchemaRef,
-    /// The group columns; none: one group.
-    pub group: Vec<usize>,
-    /// The order within a group.
-    pub order: Vec<SortKey>,
-    /// Rows skipped.
-    pub offset: u64,
-    /// Rows given; none: all.
-    pub limit: Option<u64>,
-    /// Whether the row's number, from 1, is appended.
-    pub rank: bool,
-    /// Whether only insertions come.
-    pub append_only: bool,
-    /// The internal table that remembers the rows.
-    pub table: TableId,
-    /// The output's columns.
-    pub schema: SchemaRef,
-}
-
-impl TopNSpec {
-    /// The columns by which rows of a group sort, the order first, then all others.
-    pub fn row_columns(&self) -> (Vec<usize>, Vec<KeyOrder>) {
-        let mut columns = Vec::new();
-        let mut orders = Vec::new();
-        for SortKey { column, descending, nulls_first } in &self.order {
-            if !self.group.contains(column) && !columns.contains(column) {
-                columns.push(*column);
-                orders.push(KeyOrder { descending: *descending, nulls_first: *nulls_first });
-            }
-        }
-        for column in 0..self.input.fields().len() {
-            if !self.group.contains(&column) && !columns.contains(&column) {
-                columns.push(column);
-                orders.push(KeyOrder::ASCENDING);
-            }
-        }
-        (columns, orders)
-    }
-}
-
-/// The operator for a top-n.
-pub fn top_n(spec: TopNSpec) -> Box<dyn Operator> {
-    if spec.append_only && spec.limit == Some(1) && spec.offset == 0 && !spec.rank {
-        Box::new(TopOne::new(spec))
-    } else {
-        Box::new(TopN::new(spec))
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) key: Arc<[u8]>,
-    vnode: u8,
-    exists: bool,
+    pub(super) vnode: u8,
+    pub(super) exists: bool,
     /// Looked at since the clock hand last passed.
     used: bool,
     pub(super) rows: BTreeMap<Arc<[u8]>, i64>,
@@ -127,7 +74,7 @@ pub struct TopN {
     pub(super) index: HashTable<(u64, u32)>,
     pub(super) groups: Vec<Group>,
     pub(super) free: Vec<u32>,
-    complete: bool,
+    pub(super) complete: bool,
     /// Nothing was ever evicted: no row is no rows.
     resident: bool,
     /// Whether groups without rows are to be looked for once.
@@ -144,6 +91,9 @@ pub struct TopN {
     /// Groups that had no rows at some time since.
     maybe_empty: Vec<u32>,
     pub(super) intervals: Intervals,
+    /// Watermarks that wait for the rows before them: by column, the last.
+    pub(super) watermarks: Vec<Watermark>,
+    pub(super) expiry: Expiry,
 }
 
 /// Bytes that a kept row costs beside its own.
@@ -182,6 +132,8 @@ impl TopN {
             log: Vec::new(),
             maybe_empty: Vec::new(),
             intervals: Intervals::default(),
+            watermarks: Vec::new(),
+            expiry: Expiry::default(),
         }
     }
 
@@ -306,6 +258,7 @@ impl TopN {
                 }
             }
             if self.saying.is_empty() {
+                self.pass_watermarks(out);
                 return Ok(Progress::Done);
             }
             if out.is_full() {
@@ -404,6 +357,17 @@ impl Operator for TopN {
         Ok(Progress::Done)
     }
 
+    fn on_watermark(&mut self, _: usize, mark: Watermark, _: &mut Output) -> Result<Progress, OperatorError> {
+        if self.spec.group.contains(&mark.column) {
+            self.watermarks.retain(|w| w.column != mark.column);
+            self.watermarks.push(mark);
+        }
+        if self.spec.expires && self.spec.group.first() == Some(&mark.column) {
+            self.expiry.advance(mark.time_us);
+        }
+        Ok(Progress::Done)
+    }
+
     fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         self.say(out)
     }
@@ -432,7 +396,12 @@ impl Operator for TopN {
             self.forget_empty(maybe_empty);
         }
         self.intervals.seal(barrier.epoch);
+        self.expire(sealed);
         Ok(())
+    }
+
+    fn state_entries(&self) -> usize {
+        self.index.len()
     }
 
     fn memory(&self) -> usize {

@@ -1,14 +1,18 @@
 //! A top-n's rows come and go: what is written at a checkpoint, what is read back when a cold group
-//! is wanted or by window functions over it, and groups forgotten when they are empty or memory is
-//! short.
+//! is wanted or by window functions over it, and groups forgotten when they are empty, memory is
+//! short, or they are below the watermark ([`super::expiry`]).
 
+use super::expiry::Vnodes;
 use super::top_n::{Group, ROW_OVERHEAD, Say, TopN};
 use super::top_n_window::{Row, Window, window};
-use crate::dataflow::operator::OperatorError;
+use crate::checkpoint::participant::Sealed;
+use crate::dataflow::operator::{OperatorError, Output};
 use crate::state::StateError;
+use crate::state::expire::{encoded_time, is_below};
 use crate::state::store::WriteOp;
 use crate::state::table::decode_count;
 use crate::state::writes::RunWriter;
+use crate::stream::Vnode;
 use arrow::array::RecordBatch;
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -56,6 +60,28 @@ impl TopN {
         let say = |row: &Row| Say { group, row: row.clone(), diff: 1, rank: 0 };
         let rows = window.iter().flat_map(|(row, n)| std::iter::repeat_with(|| say(row)).take(*n as usize));
         Ok(self.decode(&rows.collect::<Vec<_>>())?.rows().clone())
+    }
+
+    /// All rows are said: watermarks that came before them go on.
+    pub(super) fn pass_watermarks(&mut self, out: &mut Output) {
+        self.watermarks.drain(..).for_each(|watermark| out.push_watermark(watermark));
+    }
+
+    /// Frees the groups below the watermark. All changes are sealed.
+    pub(super) fn expire(&mut self, sealed: &mut Sealed) {
+        let Some(below_us) = self.expiry.due() else { return };
+        let bound = encoded_time(below_us);
+        let mut vnodes = Vnodes::of(self.complete);
+        let dead = |index: &u32| {
+            let group = &self.groups[*index as usize];
+            group.exists && is_below(&group.key, &bound)
+        };
+        let dead: Vec<u32> = (0..self.groups.len() as u32).filter(dead).collect();
+        for index in dead {
+            vnodes.insert(Vnode(self.groups[index as usize].vnode));
+            self.forget(index);
+        }
+        self.expiry.delete(std::iter::once(self.spec.table), &vnodes, &mut sealed.runs);
     }
 
     pub(super) fn load(&mut self, group: u32, row: &[u8], value: &[u8]) -> Result<(), StateError> {

@@ -9,11 +9,12 @@
 //! rows that lose are never copied. Ties are broken by the whole row. State: group key → the rest.
 //! **Invariant:** `owner` of a row is its group exactly while it is the group's current or said row.
 
+use super::expiry::{Expiry, Vnodes};
 use super::intervals::Intervals;
 use super::row_arena::{NO_ROW, RowArena, RowId};
 use super::row_eq::same_value;
 use super::row_order::RowOrder;
-use super::top_n::TopNSpec;
+use super::top_n_spec::TopNSpec;
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{
@@ -24,10 +25,10 @@ use crate::state::store::full_key;
 use crate::state::table::{StateTable, TableLayout};
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
-use crate::stream::{Barrier, ChangeBatch, Epoch};
-use arrow::array::{ArrayRef, NullArray, UInt32Array};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode, Watermark};
+use arrow::array::{Array, ArrayRef, AsArray, NullArray, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -76,6 +77,10 @@ pub struct TopOne {
     table: StateTable,
     complete: bool,
     intervals: Intervals,
+    /// Watermarks that wait for the rows before them: by column, the last.
+    watermarks: Vec<Watermark>,
+    /// Where the first group column carries a watermark: how far groups are freed.
+    expiry: Option<Expiry>,
 }
 
 /// hashbrown takes the tag from the top bits, which are the vnode's; an actor has few of these.
@@ -115,6 +120,8 @@ impl TopOne {
             table: StateTable::new(Arc::new(layout)),
             complete: true,
             intervals: Intervals::default(),
+            watermarks: Vec::new(),
+            expiry: spec.expires.then(Expiry::default),
         }
     }
 
@@ -232,6 +239,7 @@ impl TopOne {
             }
             out.push(ChangeBatch::new(batch_of(&self.schema, columns, ids.len())?, diffs));
         }
+        self.watermarks.drain(..).for_each(|watermark| out.push_watermark(watermark));
         Ok(Progress::Done)
     }
 
@@ -239,6 +247,28 @@ impl TopOne {
         let columns = rows.rows().columns();
         let hashes = self.hashes(columns, rows.num_rows());
         self.take_up(columns, &hashes, true)
+    }
+
+    /// Frees the groups below the watermark. All changes are sealed and said.
+    fn expire(&mut self, sealed: &mut Sealed) {
+        let Some(expiry) = &mut self.expiry else { return };
+        let Some(below_us) = expiry.due() else { return };
+        let mut vnodes = Vnodes::of(self.complete);
+        let dead = |slot: &&Slot| {
+            let (cells, at) = self.arena.cell(self.groups[slot.group as usize].current);
+            let times = cells[self.group[0]].as_primitive::<TimestampMicrosecondType>();
+            times.is_valid(at) && times.value(at) < below_us
+        };
+        let dead: Vec<Slot> = self.index.iter().filter(dead).copied().collect();
+        dead.iter().for_each(|slot| vnodes.insert(Vnode::of_hash(slot.hash)));
+        expiry.delete(std::iter::once(self.table.layout().id), &vnodes, &mut sealed.runs);
+        for Slot { hash, group } in dead {
+            if let Ok(slot) = self.index.find_entry(spread(hash), |slot| slot.group == group) {
+                slot.remove();
+            }
+            self.release(self.groups[group as usize].current);
+            self.free.push(group);
+        }
     }
 
     /// Moves the rows of sparse pages to the tail and empties the pages; at most `pages`.
@@ -393,6 +423,17 @@ impl Operator for TopOne {
         Ok(Progress::Done)
     }
 
+    fn on_watermark(&mut self, _: usize, mark: Watermark, _: &mut Output) -> Result<Progress, OperatorError> {
+        if self.group.contains(&mark.column) {
+            self.watermarks.retain(|w| w.column != mark.column);
+            self.watermarks.push(mark);
+        }
+        if let Some(expiry) = self.expiry.as_mut().filter(|_| self.group.first() == Some(&mark.column)) {
+            expiry.advance(mark.time_us);
+        }
+        Ok(Progress::Done)
+    }
+
     fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         self.say(out)
     }
@@ -412,7 +453,12 @@ impl Operator for TopOne {
             rows.write(self.table.layout(), &self.input, None, &mut sealed.runs);
         }
         self.intervals.seal(barrier.epoch);
+        self.expire(sealed);
         self.compact(COMPACT_PAGES)
+    }
+
+    fn state_entries(&self) -> usize {
+        self.index.len()
     }
 
     fn memory(&self) -> usize {

@@ -13,6 +13,7 @@
 use super::expr::nullable;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Progress};
 use crate::stream::builder::batch_of;
+use crate::stream::watermark::END_US;
 use crate::stream::{ChangeBatch, Watermark};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use arrow::compute::is_not_null;
@@ -155,9 +156,14 @@ impl Operator for Window {
         out.push_watermark(watermark);
         if watermark.column == self.time {
             let width = self.schema.fields().len();
-            let start = self.windows.first_start(watermark.time_us);
+            let (start, end) = match watermark.time_us {
+                END_US => (END_US, END_US),
+                time_us => {
+                    let start = self.windows.first_start(time_us);
+                    (start, start.wrapping_add(self.windows.size_us))
+                }
+            };
             out.push_watermark(Watermark { column: width - 2, time_us: start });
-            let end = start.wrapping_add(self.windows.size_us);
             out.push_watermark(Watermark { column: width - 1, time_us: end });
         }
         Ok(Progress::Done)

@@ -100,6 +100,9 @@ fn job_metrics(out: &mut Metrics, db: &Database) {
     let label = |key: &str, id| format!("{key}=\"{}\"", name(id).replace('\\', "\\\\").replace('"', "\\\""));
     let errors = db.expression_errors().into_iter().map(|(id, n)| (label("job", id), n as f64));
     out.counter("weir_operators_expression_errors_total", "Rows of which an expression failed.", errors);
+    let entries = db.job_facts().into_iter().map(|job| (label("job", job.id), job.state_entries as f64));
+    let help = "Groups and rows that operators remembered in memory at the last checkpoint.";
+    out.gauge("weir_operators_state_entries", help, entries);
     let counts = db.source_counts();
     let read = counts.iter().map(|(id, c)| (label("source", *id), c.rows as f64));
     out.counter("weir_connectors_source_rows_total", "Rows read since the dataflow started.", read);

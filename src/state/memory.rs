@@ -30,8 +30,20 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Applies the writes of `run`, in order.
+    /// Applies the writes of `run`, in order; ranges go last.
     pub fn apply(&mut self, run: &WriteRun) {
+        self.write(run);
+        self.remove_ranges(run);
+    }
+
+    fn remove_ranges(&mut self, run: &WriteRun) {
+        let entries = Arc::make_mut(&mut self.entries);
+        for (_, lower, upper) in run.iter().filter(|(op, ..)| *op == WriteOp::DeleteRange) {
+            entries.retain(|key, _| !(lower..upper).contains(&key.as_slice()));
+        }
+    }
+
+    fn write(&mut self, run: &WriteRun) {
         let entries = Arc::make_mut(&mut self.entries);
         for (op, key, value) in run.iter() {
             match op {
@@ -45,6 +57,7 @@ impl MemoryStore {
                     let sum = entries.entry(key.to_vec()).or_insert_with(|| vec![0; 8]);
                     *sum = (count(sum).wrapping_add(count(value))).to_le_bytes().to_vec();
                 }
+                WriteOp::DeleteRange => {}
             }
         }
     }
@@ -95,6 +108,12 @@ fn count(bytes: &[u8]) -> i64 {
 impl StateStore for MemoryStore {
     fn apply(&mut self, run: &WriteRun) -> Result<(), StateError> {
         MemoryStore::apply(self, run);
+        Ok(())
+    }
+
+    fn apply_all(&mut self, runs: &[WriteRun]) -> Result<(), StateError> {
+        runs.iter().for_each(|run| self.write(run));
+        runs.iter().for_each(|run| self.remove_ranges(run));
         Ok(())
     }
 

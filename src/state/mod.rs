@@ -13,6 +13,7 @@ pub mod catalog_log;
 mod column;
 pub mod data_dir;
 pub mod durable;
+pub mod expire;
 pub mod frame;
 pub mod key;
 pub mod memory;

@@ -122,6 +122,9 @@ impl RocksStore {
     /// Writes of one epoch as an SST: sorted, one write a key.
     fn ingest(&self, runs: &[WriteRun]) -> Result<(), StateError> {
         let entries = sorted(runs);
+        if entries.is_empty() {
+            return Ok(());
+        }
         let mut writer = SstFileWriter::create(&self.options);
         writer.open(&self.incoming)?;
         for group in entries.chunk_by(|a, b| a.1 == b.1) {
@@ -129,6 +132,7 @@ impl RocksStore {
             match op {
                 WriteOp::Put => writer.put(key, value)?,
                 WriteOp::Delete => writer.delete(key)?,
+                WriteOp::DeleteRange => unreachable!("they were left out"),
                 WriteOp::AddCount if group.len() == 1 => writer.merge(key, value)?,
                 WriteOp::AddCount => {
                     let sum = sum_counts(group.iter().map(|(_, _, value)| *value))
@@ -143,16 +147,17 @@ impl RocksStore {
         Ok(self.db.ingest_external_file_cf_opts(&family(&self.db), &options, vec![&self.incoming])?)
     }
 
-    fn write(&self, batch: WriteBatch) -> Result<(), StateError> {
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        Ok(self.db.write_opt(batch, &options)?)
+    /// Removes the ranges that an epoch's runs say are gone, after everything else.
+    fn apply_ranges(&self, runs: &[WriteRun]) -> Result<(), StateError> {
+        let cf = family(&self.db);
+        let mut batch = WriteBatch::default();
+        let ranges = runs.iter().flat_map(WriteRun::iter).filter(|(op, ..)| *op == WriteOp::DeleteRange);
+        ranges.for_each(|(_, lower, upper)| batch.delete_range_cf(&cf, lower, upper));
+        if batch.is_empty() { Ok(()) } else { self.write(batch) }
     }
-}
 
-impl StateStore for RocksStore {
-    fn apply(&mut self, run: &WriteRun) -> Result<(), StateError> {
-        let entries: Vec<Entry<'_>> = run.iter().collect();
+    fn write_run(&self, run: &WriteRun) -> Result<(), StateError> {
+        let entries: Vec<Entry<'_>> = run.iter().filter(|(op, ..)| *op != WriteOp::DeleteRange).collect();
         let cf = family(&self.db);
         for chunk in entries.chunks(BATCH_ENTRIES) {
             let mut chunk = chunk.to_vec();
@@ -167,6 +172,7 @@ impl StateStore for RocksStore {
                     WriteOp::Put => batch.put_cf(&cf, key, value),
                     WriteOp::Delete => batch.delete_cf(&cf, key),
                     WriteOp::AddCount => batch.merge_cf(&cf, key, value),
+                    WriteOp::DeleteRange => unreachable!("they were left out"),
                 }
             }
             self.write(batch)?;
@@ -174,12 +180,25 @@ impl StateStore for RocksStore {
         Ok(())
     }
 
+    fn write(&self, batch: WriteBatch) -> Result<(), StateError> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        Ok(self.db.write_opt(batch, &options)?)
+    }
+}
+
+impl StateStore for RocksStore {
+    fn apply(&mut self, run: &WriteRun) -> Result<(), StateError> {
+        self.apply_all(std::slice::from_ref(run))
+    }
+
     fn apply_all(&mut self, runs: &[WriteRun]) -> Result<(), StateError> {
         if runs.iter().map(WriteRun::len).sum::<usize>() >= self.ingest_entries {
-            self.ingest(runs)
+            self.ingest(runs)?;
         } else {
-            runs.iter().try_for_each(|run| self.apply(run))
+            runs.iter().try_for_each(|run| self.write_run(run))?;
         }
+        self.apply_ranges(runs)
     }
 
     fn drop_table(&mut self, table: TableId) -> Result<(), StateError> {
@@ -205,7 +224,8 @@ fn sorted(runs: &[WriteRun]) -> Vec<Entry<'_>> {
     let mut runs: Vec<&WriteRun> = runs.iter().collect();
     runs.sort_by_key(|run| run.table());
     for runs in runs.chunk_by(|a, b| a.table() == b.table()) {
-        let of_table: Vec<Entry<'_>> = runs.iter().flat_map(|run| run.iter()).collect();
+        let all = runs.iter().flat_map(|run| run.iter());
+        let of_table: Vec<Entry<'_>> = all.filter(|(op, ..)| *op != WriteOp::DeleteRange).collect();
         let mut order: Vec<([u64; 2], u32)> =
             of_table.iter().enumerate().map(|(i, (_, key, _))| (sort_prefix(key), i as u32)).collect();
         order.sort_unstable_by(|(a, i), (b, j)| {

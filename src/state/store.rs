@@ -16,7 +16,7 @@ use std::sync::Arc;
 use weir_catalog::TableId;
 
 /// What a write does to its key. **Invariant:** a key is either put and deleted, or only counted;
-/// a put value is never eight zero bytes.
+/// a put value is never eight zero bytes; what a range removes is not written later in its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOp {
     /// Sets the value.
@@ -26,6 +26,9 @@ pub enum WriteOp {
     /// Adds the value, an i64 (little endian), to the count that the key has; a count of zero
     /// counts as absent.
     AddCount,
+    /// Removes all keys from the key on, up to the full key that is the value, which stays. It
+    /// holds against every write of its epoch, wherever it stands among them.
+    DeleteRange,
 }
 
 /// Writes to one table in the order in which they were made; a later one of a key wins.
@@ -72,6 +75,12 @@ impl WriteRun {
     /// Adds a write. `key` is the vnode byte and the encoded key; `value` is ignored by Delete.
     pub fn write(&mut self, op: WriteOp, key: &[u8], value: &[u8]) {
         self.write_with(op, |data| data.extend_from_slice(key), |data| data.extend_from_slice(value));
+    }
+
+    /// Adds the removal of the keys in `lower..upper`, which are vnode bytes and encoded keys.
+    pub fn delete_range(&mut self, lower: &[u8], upper: &[u8]) {
+        let upper = full_key(self.table, upper);
+        self.write(WriteOp::DeleteRange, lower, &upper);
     }
 
     /// Adds a write whose key and value are appended in place by the two closures.

@@ -1,6 +1,10 @@
 //! Watermark: no more rows below this event time.
 
-/// A promise about one column of a stream: rows that come later have a greater or equal value.
+/// The watermark of a stream that has ended: no more rows at all.
+pub const END_US: i64 = i64::MAX;
+
+/// A promise about one column of a stream: rows that come or go later have a greater or equal value
+/// in it, or NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermark {
     /// The ordinal of the timestamp column in the stream's schema.

@@ -15,3 +15,4 @@ mod protocol;
 mod psql;
 mod recovery;
 mod transactions;
+mod watermarks;

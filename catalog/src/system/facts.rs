@@ -15,6 +15,8 @@ pub struct JobFact {
     pub backfill_total_rows: Option<u64>,
     /// How many actors run it.
     pub actors: usize,
+    /// Groups and rows that its operators remembered in memory at the last checkpoint.
+    pub state_entries: usize,
 }
 
 /// One checkpoint.

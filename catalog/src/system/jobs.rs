@@ -15,6 +15,7 @@ pub const TABLE: SystemTable = SystemTable {
         ("status", ColumnType::Text),
         ("actors", ColumnType::Int8),
         ("expression_errors", ColumnType::Int8),
+        ("state_entries", ColumnType::Int8),
     ],
     rows,
 };
@@ -31,6 +32,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
             job.status.as_str().into(),
             job.actors.into(),
             errors.into(),
+            job.state_entries.into(),
         ]
     };
     facts.jobs.iter().map(row).collect()

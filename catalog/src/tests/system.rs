@@ -24,6 +24,8 @@ fn catalog() -> CatalogSnapshot {
             append_only: true,
             query: "SELECT 1 AS a".into(),
             inputs: vec![],
+            watermarks: vec![],
+            emit_on_close: false,
         }),
         state: ObjectState::Creating,
         definition: "CREATE MATERIALIZED VIEW v AS SELECT 1 AS a".into(),
@@ -43,6 +45,7 @@ fn rows_are_as_wide_as_their_table() {
             backfilled_rows: 25,
             backfill_total_rows: Some(50),
             actors: 2,
+            state_entries: 5,
         }],
         checkpoints: vec![CheckpointFact {
             epoch: 9,

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use weir_catalog::connector::ConnectorRole;
 use weir_catalog::name::DEFAULT_SCHEMA;
 use weir_catalog::relation::{OnConflict, RowKey, Table};
-use weir_catalog::source::{FormatSpec, Source, WatermarkSpec};
+use weir_catalog::source::{FormatSpec, LateRows, Source, WatermarkSpec};
 use weir_catalog::{Column, Key, Object, ObjectBody, ObjectName, ObjectState, SqlState};
 
 pub(super) fn create_table(
@@ -27,13 +27,16 @@ pub(super) fn create_table(
     if let Some(skip) = existing(&name, table.if_not_exists, "CREATE TABLE", context)? {
         return Ok(skip);
     }
-    if !table.options.is_empty() || table.format.is_some() {
+    let mut options = table.options.clone();
+    let late_rows = options.remove(LATE_ROWS);
+    if !options.is_empty() || table.format.is_some() {
         return Err(SqlError::not_supported("a table with a connector").hint(
             "Use CREATE SOURCE, and CREATE MATERIALIZED VIEW … AS SELECT * FROM it to store its rows.",
         ));
     }
-    if table.watermark.is_some() {
-        return Err(SqlError::not_supported("a watermark on a table").hint("Declare it on a source."));
+    if table.watermark.is_some() && !table.append_only {
+        return Err(SqlError::not_supported("a watermark on a table whose rows may change")
+            .hint("Declare the table APPEND ONLY."));
     }
     if table.columns.is_empty() {
         return Err(definition_error(format!("table \"{}\" has no columns", name.name)));
@@ -49,11 +52,13 @@ pub(super) fn create_table(
     }
     let row_key = key.map_or(RowKey::WholeRow, RowKey::Columns);
     check_key_types(&row_key, &columns)?;
+    let watermark = declared_watermark(table, late_rows, &columns, context, text)?;
     let body = ObjectBody::Table(Table {
         columns,
         key: row_key,
         append_only: table.append_only,
         on_conflict: table.on_conflict,
+        watermark,
     });
     Ok(created(name, body, ObjectState::Creating, "CREATE TABLE", text, context))
 }
@@ -77,6 +82,7 @@ pub(super) fn create_source(
         return Err(SqlError::not_supported(format_args!("a DEFAULT of source column \"{}\"", column.name)));
     }
     let mut options = source.options.clone();
+    let late_rows = options.remove(LATE_ROWS);
     let spec = take_connector(&mut options, ConnectorRole::Source, context)?;
     check_options(spec, &options)?;
     let format = check_source_format(check_format(spec, source.format.clone())?)?;
@@ -88,10 +94,7 @@ pub(super) fn create_source(
         declared => self::columns(declared, context, text)?,
     };
     let primary_key = primary_key(&source.primary_key, &mut columns)?;
-    let watermark = match &source.watermark {
-        Some((column, expr)) => Some(watermark(column, expr, &columns, context, text)?),
-        None => None,
-    };
+    let watermark = declared_watermark(source, late_rows, &columns, context, text)?;
     let connector = spec.name.to_owned();
     let body = ObjectBody::Source(Source { columns, primary_key, connector, options, format, watermark });
     Ok(created(name, body, ObjectState::Created, "CREATE SOURCE", text, context))
@@ -244,6 +247,36 @@ pub(super) fn check_key_types(key: &RowKey, columns: &[Column]) -> Result<(), Sq
     }
 }
 
+/// The option that says what becomes of late rows, whatever the connector.
+const LATE_ROWS: &str = "late_rows";
+
+/// A relation's watermark, with the option `late_rows`.
+fn declared_watermark(
+    relation: &CreateRelation,
+    late_rows: Option<String>,
+    columns: &[Column],
+    context: &BindContext,
+    text: &str,
+) -> Result<Option<WatermarkSpec>, SqlError> {
+    let Some((column, expr)) = &relation.watermark else {
+        return match late_rows {
+            None => Ok(None),
+            Some(_) => Err(invalid("late_rows is for relations with a watermark")
+                .hint("Declare WATERMARK FOR column AS column - INTERVAL '5 seconds'.")),
+        };
+    };
+    let late_rows = match late_rows.as_deref() {
+        None | Some("dead_letter") => LateRows::DeadLetter,
+        Some("skip") => LateRows::Skip,
+        Some(other) => {
+            return Err(invalid(format!("unknown value of late_rows: \"{other}\""))
+                .hint("Use late_rows = 'dead_letter' or 'skip'."));
+        }
+    };
+    let spec = watermark(column, expr, columns, context, text)?;
+    Ok(Some(WatermarkSpec { late_rows, ..spec }))
+}
+
 /// `WATERMARK FOR column AS column [- INTERVAL '…']`.
 fn watermark(
     name: &str,
@@ -275,7 +308,7 @@ fn watermark(
             return Err(at(error, &Text::new(text), other.span()));
         }
     };
-    Ok(WatermarkSpec { column, delay_us: delay })
+    Ok(WatermarkSpec { column, delay_us: delay, late_rows: LateRows::default() })
 }
 
 /// A constant interval in microseconds.

@@ -10,8 +10,8 @@ use super::{BindContext, Bound, optimize, replace, report};
 use crate::error::SqlError;
 use crate::parser::parse_query;
 use crate::parser::statement::{CreateSink, CreateView};
-use crate::plan::{Distribution, StreamPlan};
-use crate::rewrite::exchange::with_output_distribution;
+use crate::plan::{Distribution, PlanNode, PlanOp, StreamPlan};
+use crate::rewrite::exchange::{numbered, with_output_distribution};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, LogicalPlan};
 use weir_catalog::connector::ConnectorRole;
@@ -31,9 +31,6 @@ pub(super) fn create_materialized_view(
     if let Some(skip) = existing(&name, view.if_not_exists, TAG, context)? {
         return Ok(skip);
     }
-    if view.emit_on_window_close {
-        return Err(SqlError::not_supported("EMIT ON WINDOW CLOSE"));
-    }
     let (planned, inputs) = stored_query(&view.query, &view.query_text, context, text)?;
     let logical = query::rename(planned, &view.columns)?;
     let columns = columns_of(&logical);
@@ -41,12 +38,15 @@ pub(super) fn create_materialized_view(
     let key = row_key(&plan);
     check_key_types(&key, &columns)?;
     let plan = keyed(plan, &key);
+    let plan = if view.emit_on_window_close { emitted_on_close(plan)? } else { plan };
     let body = ObjectBody::MaterializedView(MaterializedView {
         columns,
         key,
         append_only: plan.root.properties.append_only,
         query: view.query_text.clone(),
         inputs,
+        watermarks: plan.root.properties.watermarks.clone(),
+        emit_on_close: view.emit_on_window_close,
     });
     Ok(with_plan(created(name, body, ObjectState::Creating, TAG, text, context), plan, Vec::new()))
 }
@@ -200,6 +200,28 @@ fn keyed(plan: StreamPlan, key: &RowKey) -> StreamPlan {
     with_output_distribution(plan, Distribution::Hash(columns))
 }
 
+/// The plan with each row held back until its window is closed.
+fn emitted_on_close(plan: StreamPlan) -> Result<StreamPlan, SqlError> {
+    let root = plan.root;
+    let Some(time) = root.properties.watermarks.first().copied() else {
+        return Err(SqlError::not_supported(
+            "EMIT ON WINDOW CLOSE of a query without a watermark on its windows",
+        )
+        .hint(
+            "Declare WATERMARK FOR on the source or append-only table, and put window_start, or another \
+                 column that carries it, into GROUP BY and among the columns.",
+        ));
+    };
+    let keyless = |field: &&arrow::datatypes::FieldRef| !crate::plan::key_type(field.data_type());
+    if let Some(field) = root.schema.fields().iter().find(keyless) {
+        let kind = crate::functions::type_name(field.data_type());
+        let what = format!("EMIT ON WINDOW CLOSE of column \"{}\" of type {kind}", field.name());
+        return Err(SqlError::not_supported(what).hint("Cast it to text."));
+    }
+    let schema = root.schema.clone();
+    Ok(numbered(PlanNode::over(PlanOp::EmitOnClose { time }, vec![root], schema)))
+}
+
 /// The plan with all changes of a row at one place, so that they keep their order.
 fn sink_distribution(plan: StreamPlan, primary_key: Option<&Key>) -> StreamPlan {
     match primary_key {
@@ -293,7 +315,8 @@ pub(super) fn replan(object: &Object, context: &BindContext) -> Result<StreamPla
     match &object.body {
         ObjectBody::MaterializedView(view) => {
             let names: Vec<String> = view.columns.iter().map(|c| c.name.clone()).collect();
-            Ok(keyed(stored_plan(&view.query, &names, context)?, &view.key))
+            let plan = keyed(stored_plan(&view.query, &names, context)?, &view.key);
+            if view.emit_on_close { emitted_on_close(plan) } else { Ok(plan) }
         }
         ObjectBody::Sink(sink) => {
             let plan = stored_plan(&sink.query, &[], context)?;

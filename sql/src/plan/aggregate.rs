@@ -5,7 +5,7 @@
 //! The value of a subquery's only row is the least of its values and the count of its rows, with a
 //! projection that fails where there are several.
 
-use super::exprs::{Computed, check_keys, passed, plan_error, project, with_columns};
+use super::exprs::{Computed, check_keys, passed, plan_error, project, select, with_columns};
 use super::lower::Lowering;
 use super::node::{AggregateCall, AggregateFunction, PlanNode, PlanOp};
 use crate::error::SqlError;
@@ -111,8 +111,21 @@ fn aggregate_node(
         Field::new(field.name(), input.data_type().clone(), input.is_nullable())
             .with_metadata(input.metadata().clone())
     });
-    let fields: Vec<Field> = groups.chain(calls.iter().map(|c| c.output.clone())).collect();
-    PlanNode::over(PlanOp::Aggregate { group, calls }, vec![input], Arc::new(Schema::new(fields)))
+    let mut fields: Vec<Field> = groups.chain(calls.iter().map(|c| c.output.clone())).collect();
+    // A column that carries a watermark goes first: groups below it expire. Above, nobody sees it.
+    let first = group.iter().position(|c| input.properties.watermarks.contains(c)).unwrap_or(0);
+    let mut group = group;
+    if first > 0 {
+        group[..=first].rotate_right(1);
+        fields[..=first].rotate_right(1);
+    }
+    let arity = fields.len();
+    let node = PlanNode::over(PlanOp::Aggregate { group, calls }, vec![input], Arc::new(Schema::new(fields)));
+    if first == 0 {
+        return node;
+    }
+    let as_written: Vec<usize> = (1..=first).chain([0]).chain(first + 1..arity).collect();
+    select(node, &as_written)
 }
 
 pub(super) fn parse_call(expr: &Expr) -> Result<Parsed<'_>, SqlError> {

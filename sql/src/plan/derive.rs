@@ -4,6 +4,7 @@
 //! **Invariant:** a `key` is unique in the accumulated output at every barrier, with NULLs taken as
 //! equal. Where nothing is proved there is none, and the relation is stored by the whole row.
 
+use super::monotone::rises_with;
 use super::node::{JoinKind, PlanNode, PlanOp, WindowKind};
 use super::property::{Distribution, Properties};
 use arrow::datatypes::SchemaRef;
@@ -57,6 +58,10 @@ pub fn properties(op: &PlanOp, inputs: &[PlanNode], schema: &SchemaRef) -> Prope
         }
         PlanOp::Over { group, .. } => of_top_n(group, None, None, &inputs[0].properties),
         PlanOp::Window { kind, time } => of_window(*kind, *time, schema, &inputs[0].properties),
+        // What is held is not below the watermark of the time column; of others nothing is known.
+        PlanOp::EmitOnClose { time } => {
+            Properties { append_only: true, watermarks: vec![*time], ..inputs[0].properties.clone() }
+        }
         PlanOp::Exchange { to } => Properties { distribution: to.clone(), ..inputs[0].properties.clone() },
     }
 }
@@ -76,7 +81,9 @@ fn of_project(exprs: &[Arc<dyn PhysicalExpr>], input: &Properties) -> Properties
     Properties {
         append_only: input.append_only,
         key: input.key.as_ref().and_then(|key| mapped(key, to)),
-        watermarks: input.watermarks.iter().filter_map(|c| to(*c)).collect(),
+        watermarks: (0..exprs.len())
+            .filter(|i| rises_with(&exprs[*i]).is_some_and(|c| input.watermarks.contains(&c)))
+            .collect(),
         distribution: match &input.distribution {
             Distribution::Hash(columns) => mapped(columns, to).map_or(Distribution::Any, Distribution::Hash),
             other => other.clone(),
@@ -138,9 +145,56 @@ fn of_join(
         } else {
             join_key(kind, left_keys, right_keys, left, right)
         },
-        // A kept row may come out at any time, whatever its own time is.
-        watermarks: Vec::new(),
+        watermarks: join_watermarks(kind, left_keys, right_keys, left, right),
         distribution,
+    }
+}
+
+/// A kept row may come out at any time, whatever its own time is; but only where its key is not
+/// below what both sides promise of it.
+fn join_watermarks(
+    kind: JoinKind,
+    left_keys: &[usize],
+    right_keys: &[usize],
+    left: &PlanNode,
+    right: &PlanNode,
+) -> Vec<usize> {
+    let both = promised_keys(left_keys, right_keys, &left.properties, &right.properties);
+    let pairs = both.map(|key| (left_keys[key], left.arity() + right_keys[key]));
+    match kind {
+        JoinKind::NullAwareAnti => Vec::new(),
+        JoinKind::LeftSemi | JoinKind::LeftAnti => pairs.map(|(left, _)| left).collect(),
+        JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => {
+            pairs.flat_map(|(left, right)| [left, right]).collect()
+        }
+    }
+}
+
+/// The join keys that carry a watermark on both sides.
+pub(super) fn promised_keys(
+    left_keys: &[usize],
+    right_keys: &[usize],
+    left: &Properties,
+    right: &Properties,
+) -> impl Iterator<Item = usize> {
+    (0..left_keys.len()).filter(move |key| {
+        left.watermarks.contains(&left_keys[*key]) && right.watermarks.contains(&right_keys[*key])
+    })
+}
+
+/// Whether an operator may forget what it remembers of keys whose first column is below its
+/// watermark: no change of them comes any more. The planner puts such a column first.
+pub fn expires_by_first_key(op: &PlanOp, inputs: &[&Properties]) -> bool {
+    let carries = |group: &[usize]| group.first().is_some_and(|c| inputs[0].watermarks.contains(c));
+    match op {
+        PlanOp::Aggregate { group, .. } | PlanOp::TopN { group, .. } | PlanOp::Over { group, .. } => {
+            carries(group)
+        }
+        PlanOp::Join { kind, left_keys, right_keys, .. } => {
+            *kind != JoinKind::NullAwareAnti
+                && promised_keys(left_keys, right_keys, inputs[0], inputs[1]).next() == Some(0)
+        }
+        _ => false,
     }
 }
 

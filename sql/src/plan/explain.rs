@@ -83,6 +83,7 @@ pub fn describe(node: &PlanNode, catalog: &CatalogSnapshot) -> String {
             format!("Over group ({}) order ({order}) calls ({})", names(group, input), calls.join(", "))
         }
         PlanOp::Window { kind, time } => format!("Window {kind} by {}", name(*time, input)),
+        PlanOp::EmitOnClose { time } => format!("EmitOnClose by {}", name(*time, input)),
         PlanOp::Exchange { to } => format!("Exchange {}", distribution(to, &node.schema)),
     }
 }

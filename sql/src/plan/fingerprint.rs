@@ -57,6 +57,7 @@ fn state_of(node: &PlanNode) -> Option<String> {
         PlanOp::TopN { group, order, offset, limit, rank } => {
             format!("top_n {group:?} {order:?} {offset} {limit:?} {rank}")
         }
+        PlanOp::EmitOnClose { time } => format!("emit_on_close {time}"),
     };
     for input in &node.inputs {
         types(&input.schema, &mut text);

@@ -1,5 +1,6 @@
 //! Joins: keys become columns of both sides, the rest of the condition the residual.
 
+use super::derive::promised_keys;
 use super::exprs::{check_keys, passed, physical, plan_error, project, select, trim, with_columns};
 use super::lower::Lowering;
 use super::node::{JoinKind, PlanNode, PlanOp};
@@ -122,10 +123,18 @@ fn join_node(join: &Join, kind: JoinKind, left: Side<'_>, right: Side<'_>) -> Re
     if matches!(kind, JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full) {
         fields.extend(nullable(&right.node.schema, left_alone));
     }
+    let (mut left_keys, mut right_keys) = (left.keys, right.keys);
+    // What both sides promise goes first: rows below it expire.
+    let promised =
+        promised_keys(&left_keys, &right_keys, &left.node.properties, &right.node.properties).next();
+    if let Some(key) = promised {
+        left_keys[..=key].rotate_right(1);
+        right_keys[..=key].rotate_right(1);
+    }
     let op = PlanOp::Join {
         kind,
-        left_keys: left.keys,
-        right_keys: right.keys,
+        left_keys,
+        right_keys,
         null_equal: join.null_equality == NullEquality::NullEqualsNull,
         residual,
     };

@@ -14,6 +14,7 @@ pub mod fingerprint;
 mod grouping;
 mod join;
 pub mod lower;
+mod monotone;
 pub mod node;
 pub mod optimize;
 mod over;
@@ -23,6 +24,7 @@ mod top_n;
 mod window;
 
 pub use lower::lower;
+pub use monotone::rises_with;
 pub use node::{
     AggregateCall, AggregateFunction, JoinKind, OverCall, PlanNode, PlanOp, SortKey, StreamPlan, WindowKind,
 };

@@ -68,6 +68,9 @@ pub enum PlanOp {
     Over { group: Vec<usize>, order: Vec<SortKey>, calls: Vec<OverCall> },
     /// Appends `window_start` and `window_end` of the windows that each row falls in.
     Window { kind: WindowKind, time: usize },
+    /// Holds rows back until the watermark has passed their time column, and gives each once, as it
+    /// is then.
+    EmitOnClose { time: usize },
     /// Moves rows to where the distribution says.
     Exchange { to: Distribution },
 }

@@ -71,8 +71,14 @@ fn leaf(object: &Object, columns: Vec<usize>, schema: SchemaRef) -> Result<PlanN
             source.primary_key.as_ref().and_then(mapped),
             source.watermark.as_ref().and_then(|w| read(&w.column)).into_iter().collect(),
         ),
-        ObjectBody::Table(table) => (table.append_only, of_row_key(&table.key), Vec::new()),
-        ObjectBody::MaterializedView(view) => (view.append_only, of_row_key(&view.key), Vec::new()),
+        ObjectBody::Table(table) => (
+            table.append_only,
+            of_row_key(&table.key),
+            table.watermark.as_ref().and_then(|w| read(&w.column)).into_iter().collect(),
+        ),
+        ObjectBody::MaterializedView(view) => {
+            (view.append_only, of_row_key(&view.key), view.watermarks.iter().filter_map(read).collect())
+        }
         ObjectBody::View(_) | ObjectBody::Index(_) | ObjectBody::Sink(_) => {
             let message = format!("{} \"{}\" can't be read by a view", object.kind(), object.name.name);
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));

@@ -237,11 +237,15 @@ impl Lowering<'_> {
 
 fn top_n(
     node: PlanNode,
-    group: Vec<usize>,
+    mut group: Vec<usize>,
     order: Vec<SortKey>,
     range: RankRange,
     rank: bool,
 ) -> Result<PlanNode, SqlError> {
+    // A column that carries a watermark goes first: groups below it expire.
+    if let Some(at) = group.iter().position(|c| node.properties.watermarks.contains(c)) {
+        group[..=at].rotate_right(1);
+    }
     check_keys(&node, &group, "the PARTITION BY")?;
     let all: Vec<usize> = (0..node.arity()).collect();
     check_keys(&node, &all, "the ordered")?;

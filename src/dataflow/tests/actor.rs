@@ -36,6 +36,16 @@ impl Operator for Twice {
         self.resume(out)
     }
 
+    fn on_watermark(
+        &mut self,
+        _: usize,
+        mark: Watermark,
+        out: &mut Output,
+    ) -> Result<Progress, OperatorError> {
+        out.push_watermark(mark);
+        Ok(Progress::Done)
+    }
+
     fn resume(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
         if let Some(value) = self.0.pop() {
             out.push(rows(&[value]));
@@ -113,6 +123,7 @@ fn start() -> Fixture {
         pending: Arc::default(),
         moved: Arc::default(),
         room: Arc::default(),
+        state_entries: Default::default(),
     });
     let signal = worker.actor_signal();
     let (inputs, receivers): (Vec<_>, Vec<_>) =
@@ -157,11 +168,24 @@ fn an_edge_starts_with_the_barrier_that_attaches_it() {
     let mutation = Mutation { attach, ..Mutation::default() };
     for input in &fixture.inputs {
         input.send(rows_message(&[7]));
+        input.send(Message::Watermark(Watermark { column: 0, time_us: 3 }));
+        input.send(Message::Watermark(Watermark { column: 0, time_us: 5 }));
+        input.send(Message::Watermark(Watermark { column: 1, time_us: 4 }));
         input.send(barrier(1, Some(mutation.clone())));
         input.send(rows_message(&[8]));
         input.send(barrier(2, None));
     }
     assert_eq!(values_until_barrier(&late), (vec![], Epoch(1)));
+    // What was promised before holds for it too.
+    let mut promised = Vec::new();
+    for _ in 0..2 {
+        match receive(&late) {
+            Message::Watermark(watermark) => promised.push((watermark.column, watermark.time_us)),
+            other => panic!("a watermark, not {other:?}"),
+        }
+    }
+    promised.sort_unstable();
+    assert_eq!(promised, [(0, 5), (1, 4)]);
     assert_eq!(values_until_barrier(&late), (vec![8; 4], Epoch(2)));
     assert_eq!(values_until_barrier(&fixture.output), (vec![7; 4], Epoch(1)));
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::operators::script::{Driver, MemoryState, change_batch, row_text, schema};
 use crate::stream::vnode::hash_columns;
 use crate::stream::{BarrierKind, Vnode, VnodeSet};
+use arrow::array::BooleanArray;
 use arrow::datatypes::{DataType, TimeUnit};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

@@ -70,6 +70,7 @@ impl Shape {
             null_equal: self.null_equal,
             residual,
             schema: if gives_pairs(self.kind) { pairs } else { input(0) },
+            expires: false,
         };
         let mut join = HashJoin::new(spec, Failures::default());
         join.piece_rows = self.piece_rows;

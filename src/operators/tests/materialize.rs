@@ -43,7 +43,7 @@ fn run(key: RowKey, append_only: bool, script: &str) -> Outcome {
     for step in parse(&[people()], script) {
         match step {
             Step::Change(port, batch) => driver.change(port, batch),
-            Step::Watermark(..) => unreachable!(),
+            Step::Watermark(port, watermark) => driver.watermark(port, watermark),
             Step::Barrier(kind) => {
                 lines.extend(driver.barrier(kind).lines());
                 lines.push("--".to_owned());
@@ -76,6 +76,22 @@ fn a_key_ends_an_epoch_with_its_net_row() {
     assert_eq!(outcome.lines, ["+1 1 ann", "+1 2 bob", "--", "-1 1 ann", "+1 1 zoe", "--", "-1 2 bob", "--"]);
     assert_eq!(outcome.table, ["1 1 zoe"]);
     assert_eq!(outcome.conflicts, 0);
+}
+
+#[test]
+fn a_watermark_goes_on_with_the_barrier_once() {
+    let script = "
+        +1 1 ann
+        watermark 0 5
+        watermark 0 7
+        tick
+        watermark 0 9
+        tick
+        barrier";
+    for key in [RowKey::Columns(vec![0]), RowKey::WholeRow] {
+        let outcome = run(key, true, script);
+        assert_eq!(outcome.lines, ["+1 1 ann", "watermark 0 7", "--", "watermark 0 9", "--", "--"]);
+    }
 }
 
 #[test]

@@ -35,7 +35,8 @@ pub struct MemoryState {
 impl MemoryState {
     /// Applies the writes of one sealed epoch.
     pub fn apply(&mut self, sealed: Sealed) {
-        for run in sealed.runs.encode().unwrap() {
+        let runs = sealed.runs.encode().unwrap();
+        for run in &runs {
             for (op, key, value) in run.iter() {
                 match op {
                     WriteOp::Put => {
@@ -45,7 +46,14 @@ impl MemoryState {
                         self.entries.remove(key);
                     }
                     WriteOp::AddCount => self.add(key, value),
+                    WriteOp::DeleteRange => {}
                 }
+            }
+        }
+        // They hold against every write of the epoch.
+        for run in &runs {
+            for (_, lower, upper) in run.iter().filter(|(op, ..)| *op == WriteOp::DeleteRange) {
+                self.entries.retain(|k, _| !(lower..upper).contains(&k.as_slice()));
             }
         }
     }

@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::operators::script::{Driver, change_batch, check, schema};
+use crate::operators::top_n_spec::top_n;
+use crate::state::key::KeyOrder;
 use crate::stream::BarrierKind;
 use arrow::datatypes::{DataType, Field, Schema};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::BTreeMap;
 use weir_catalog::ObjectId;
+use weir_sql::plan::SortKey;
 
 fn input() -> SchemaRef {
     schema(&[("g", DataType::Utf8), ("v", DataType::Int64), ("s", DataType::Utf8)])
@@ -30,6 +33,7 @@ fn spec(group: &[usize], order: &[(usize, bool, bool)], offset: u64, limit: Opti
         append_only: false,
         table: ObjectId(20000).internal_table(3),
         schema: input(),
+        expires: false,
     }
 }
 

@@ -94,6 +94,7 @@ fn fixture(count: i32) -> Fixture {
         key: RowKey::Columns(vec![0, 1]),
         append_only: false,
         on_conflict: OnConflict::Error,
+        watermark: None,
     });
     let v = ObjectBody::MaterializedView(MaterializedView {
         columns: columns[2..].to_vec(),
@@ -101,6 +102,8 @@ fn fixture(count: i32) -> Fixture {
         append_only: false,
         query: "SELECT name FROM t".into(),
         inputs: vec![ObjectId::FIRST_USER],
+        watermarks: Vec::new(),
+        emit_on_close: false,
     });
     let s = ObjectBody::Source(Source {
         columns: columns.clone(),

@@ -22,7 +22,8 @@ fn target(key: RowKey) -> Target {
         default: None,
     };
     let columns = vec![column("id", DataType::Int64, false), column("name", DataType::Utf8, true)];
-    let table = Table { columns, key, append_only: false, on_conflict: OnConflict::Error };
+    let on_conflict = OnConflict::Error;
+    let table = Table { columns, key, append_only: false, on_conflict, watermark: None };
     let object = Object {
         id: ObjectId::FIRST_USER,
         name: ObjectName::public("t"),

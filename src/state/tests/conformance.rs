@@ -26,6 +26,30 @@ pub fn check(open: Open) {
     snapshots_do_not_change(open, &dir.path().join("b"), &mut rng);
     a_checkpoint_holds_what_was_applied(open, &dir.path().join("c"), &mut rng);
     scans_stop_where_asked(open, &dir.path().join("d"));
+    ranges_are_removed(open, &dir.path().join("e"), &mut rng);
+}
+
+/// A range goes with all that was written to it in its epoch and before; what comes later stays.
+fn ranges_are_removed(open: Open, dir: &Path, rng: &mut StdRng) {
+    let mut store = open(dir, None);
+    let mut model = Model::new();
+    for _ in 0..6 {
+        let mut runs = random_runs(rng, 300, &mut model);
+        let (lower, upper) = (random_key(rng), random_key(rng));
+        if lower < upper {
+            for (run, table) in runs.iter_mut().zip([KEYED, COUNTED]) {
+                run.delete_range(&lower, &upper);
+                let range = full_key(table, &lower)..full_key(table, &upper);
+                model.retain(|key, _| !range.contains(key));
+            }
+        }
+        apply(&mut *store, &runs);
+        let all: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(scan(&*store.snapshot(), &[0], &[u8::MAX; 5]), all);
+        for (key, value) in &all {
+            assert_eq!(store.snapshot().get(key).unwrap().as_ref(), Some(value));
+        }
+    }
 }
 
 /// Short keys and long ones that share bloom prefixes.

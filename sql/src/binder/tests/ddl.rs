@@ -197,7 +197,7 @@ fn materialized_views_have_plans_keys_and_inputs() {
             (
                 "create materialized view v as select g from t emit on window close",
                 "0A000",
-                "EMIT ON WINDOW CLOSE is not supported",
+                "EMIT ON WINDOW CLOSE of a query without a watermark on its windows is not supported",
             ),
             ("create materialized view t as select 1", "42P07", "relation \"t\" already exists"),
         ],

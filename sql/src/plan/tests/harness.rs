@@ -11,7 +11,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 use weir_catalog::relation::{MaterializedView, OnConflict, RowKey, Table};
-use weir_catalog::source::{FormatSpec, Options, Source, WatermarkSpec};
+use weir_catalog::source::{FormatSpec, LateRows, Options, Source, WatermarkSpec};
 use weir_catalog::{CatalogChange, CatalogSnapshot, Column, Object, ObjectBody, ObjectName, ObjectState};
 
 /// `timestamp`.
@@ -78,12 +78,13 @@ fn source(name: &str) -> ObjectBody {
         connector: "nexmark".into(),
         options: Options::new(),
         format: FormatSpec { format: "NATIVE".into(), ..FormatSpec::default() },
-        watermark: Some(WatermarkSpec { column: time, delay_us: 4_000_000 }),
+        watermark: Some(WatermarkSpec { column: time, delay_us: 4_000_000, late_rows: LateRows::DeadLetter }),
     })
 }
 
 fn table(declared: &[(&str, DataType)], key: RowKey, append_only: bool) -> ObjectBody {
-    ObjectBody::Table(Table { columns: columns(declared), key, append_only, on_conflict: OnConflict::Error })
+    let on_conflict = OnConflict::Error;
+    ObjectBody::Table(Table { columns: columns(declared), key, append_only, on_conflict, watermark: None })
 }
 
 /// `bid`, `auction`, `person`: nexmark's sources. `t(id, v, s)` keyed by id; `u(id, t_id, w)` keyed
@@ -107,6 +108,8 @@ pub fn catalog() -> Arc<CatalogSnapshot> {
                 append_only: false,
                 query: String::new(),
                 inputs: Vec::new(),
+                watermarks: Vec::new(),
+                emit_on_close: false,
             }),
         ),
     ];
