@@ -346,6 +346,9 @@ impl SinkTarget for PostgresTarget {
     }
 }
 
+/// The advisory lock under which the progress table is made: "weir" in ASCII.
+const PROGRESS_LOCK: i64 = 0x7765_6972;
+
 /// The texts of all statements.
 struct Statements {
     create_progress: String,
@@ -377,7 +380,9 @@ impl Statements {
         };
         Self {
             create_progress: format!(
-                "CREATE TABLE IF NOT EXISTS {progress} (sink text PRIMARY KEY, generation bigint NOT NULL, \
+                // IF NOT EXISTS alone fails where two sessions create it at the same time.
+                "SELECT pg_advisory_xact_lock({PROGRESS_LOCK}); \
+                 CREATE TABLE IF NOT EXISTS {progress} (sink text PRIMARY KEY, generation bigint NOT NULL, \
                  epoch bigint NOT NULL, until bigint, chunks bigint)"
             ),
             take_over: format!(

@@ -166,9 +166,12 @@ impl Draw {
             10 => {
                 let columns = self.columns_of(&columns, 3);
                 let (group, order) = (columns[0], self.order(&columns));
-                let [f, g] = [self.windowed(columns[1]), self.windowed(columns[1])];
+                let f = self.windowed(columns[1]);
+                // Of two functions, rows that are alike may get each one's values in another order.
+                let partition = self.of(&["", "PARTITION BY "]);
+                let group = if partition.is_empty() { "" } else { group };
                 format!(
-                    "SELECT {}, {f} OVER (PARTITION BY {group} ORDER BY {order}) AS f, {g} OVER (ORDER BY {order}) AS g {from}",
+                    "SELECT {}, {f} OVER ({partition}{group} ORDER BY {order}) AS f {from}",
                     named(&columns)
                 )
             }
