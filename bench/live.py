@@ -26,7 +26,7 @@ class Feed(threading.Thread):
         while not self.stopping:
             due = start + self.rows / self.rate
             if due > time.time():
-                time.sleep(due - time.time())
+                time.sleep(max(0, due - time.time()))
             now = time.time()
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}"
             self.file.write(self.blocks[self.rows // BLOCK % len(self.blocks)].replace(MARK, stamp.encode()))
