@@ -10,6 +10,9 @@ src_of() { cargo metadata --format-version 1 --quiet | tr ',' '\n' | grep -oE "\
 crate=$(src_of librocksdb-sys)
 out=$cache/$(basename "$crate" | tr '+' '_')-unity-O2
 if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
+# Two builds at once (a test and a demo) are one.
+mkdir -p "$cache"; exec 9>"$cache/rocksdb.lock"; flock 9
+if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
 lz4=$(src_of lz4-sys); zstd=$(src_of zstd-sys)
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 echo "building RocksDB once into $out (about 4 minutes)" >&2
