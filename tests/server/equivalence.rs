@@ -10,7 +10,27 @@ use tokio_postgres::Client;
 
 const TABLES: &str = "\
     CREATE TABLE t0 (id int PRIMARY KEY, a int, b bigint, c numeric(10,2), d varchar, e boolean, f date);\
-    CREATE TABLE t1 (k int, x int, y varchar, z numeric(8,3), w boolean);";
+    CREATE TABLE t1 (k int, x int, y varchar, z numeric(8,3), w boolean);\
+    CREATE TABLE t2 (ts timestamp, g int, n int, s varchar);";
+
+/// Windows over t2, and what they are in PostgreSQL, which has none.
+const WINDOWS: &[(&str, &str)] = &[
+    (
+        "TUMBLE(t2, ts, INTERVAL '4 seconds')",
+        "(SELECT t2.*, date_bin('4 s', ts, 'epoch') AS window_start, date_bin('4 s', ts, 'epoch') + INTERVAL '4 s' \
+         AS window_end FROM t2 WHERE ts IS NOT NULL)",
+    ),
+    (
+        "HOP(t2, ts, INTERVAL '2 seconds', INTERVAL '6 seconds')",
+        "(SELECT t2.*, w AS window_start, w + INTERVAL '6 s' AS window_end FROM t2, \
+         generate_series(date_bin('2 s', ts, 'epoch') - INTERVAL '4 s', date_bin('2 s', ts, 'epoch'), '2 s') w)",
+    ),
+];
+
+/// The query as PostgreSQL understands it.
+fn for_postgres(query: &str) -> String {
+    WINDOWS.iter().fold(query.to_owned(), |query, (ours, theirs)| query.replace(ours, theirs))
+}
 
 /// The columns that queries draw from: expression, kind (integer, numeric, text, boolean, date).
 const T0: &[(&str, char)] = &[
@@ -50,6 +70,11 @@ impl Draw {
             'n' => format!("{}.{:02}", self.0.random_range(-5..20), self.0.random_range(0..4) * 25),
             't' => format!("'{}'", self.of(&["", "a", "b", "ab", "Zz", "ünï"])),
             'b' => self.of(&["true", "false"]).to_owned(),
+            's' => format!(
+                "TIMESTAMP '2026-01-01 00:00:{:02}.{}'",
+                self.0.random_range(0..20),
+                self.0.random_range(0..2) * 5
+            ),
             _ => format!("DATE '2026-01-{:02}'", self.0.random_range(1..6)),
         }
     }
@@ -88,7 +113,22 @@ impl Draw {
         let both = || T0.iter().chain(T1).copied().collect::<Vec<_>>();
         let key = self.of(&["t0.a = t1.x", "t0.id = t1.k", "t0.a = t1.x AND t0.d = t1.y", "t0.d = t1.y"]);
         let residual = if self.one_in(3) { " AND t0.b > t1.k" } else { "" };
-        let (mut from, columns) = match self.0.random_range(0..11) {
+        let (mut from, columns) = match self.0.random_range(0..14) {
+            11 => {
+                let (window, kind) = (self.window(), self.of(&["JOIN", "LEFT JOIN"]));
+                let mut columns = in_window();
+                columns.push(("t0.d", 't'));
+                (format!("FROM {window} w {kind} t0 ON w.g = t0.a WHERE true"), columns)
+            }
+            12 => {
+                let (left, right) = (self.window(), self.window());
+                let mut columns = in_window();
+                columns.extend([("q.n", 'i'), ("q.window_end", 's')]);
+                let key = self
+                    .of(&["w.window_start = q.window_start AND w.g = q.g", "w.window_end = q.window_end"]);
+                (format!("FROM {left} w JOIN {right} q ON {key} WHERE true"), columns)
+            }
+            13 => (format!("FROM {} w WHERE true", self.window()), in_window()),
             0 => ("FROM t0 WHERE true".to_owned(), T0.to_vec()),
             1 => ("FROM t1 WHERE true".to_owned(), T1.to_vec()),
             2..=4 => {
@@ -118,6 +158,10 @@ impl Draw {
             from += &format!(" AND {condition}");
         }
         (from, columns)
+    }
+
+    fn window(&mut self) -> &'static str {
+        WINDOWS.choose(&mut self.0).expect("there are some").0
     }
 
     fn columns_of(&mut self, columns: &[(&'static str, char)], n: usize) -> Vec<&'static str> {
@@ -245,7 +289,20 @@ impl Draw {
 
     fn change(&mut self) -> String {
         let id = self.0.random_range(0..40);
-        match self.0.random_range(0..9) {
+        match self.0.random_range(0..13) {
+            9 | 10 => {
+                let rows: Vec<String> = (0..self.0.random_range(1..4))
+                    .map(|_| format!("({})", ['s', 'i', 'i', 't'].map(|k| self.value(k)).join(", ")))
+                    .collect();
+                format!("INSERT INTO t2 VALUES {}", rows.join(", "))
+            }
+            11 => format!(
+                "UPDATE t2 SET ts = {}, n = {} WHERE g = {}",
+                self.value('s'),
+                self.value('i'),
+                self.value('i')
+            ),
+            12 => format!("DELETE FROM t2 WHERE ts > {} AND n = {}", self.value('s'), self.value('i')),
             0..=2 => {
                 let row = ['i', 'i', 'n', 't', 'b', 'd'].map(|k| self.value(k)).join(", ");
                 format!("INSERT INTO t0 VALUES ({id}, {row}) ON CONFLICT DO NOTHING")
@@ -271,6 +328,18 @@ impl Draw {
     }
 }
 
+/// What a window over t2 offers.
+fn in_window() -> Vec<(&'static str, char)> {
+    vec![
+        ("w.window_start", 's'),
+        ("w.window_end", 's'),
+        ("w.ts", 's'),
+        ("w.g", 'i'),
+        ("w.n", 'i'),
+        ("w.s", 't'),
+    ]
+}
+
 fn named(columns: &[&str]) -> String {
     columns.iter().enumerate().map(|(i, c)| format!("{c} AS c{i}")).collect::<Vec<_>>().join(", ")
 }
@@ -290,14 +359,14 @@ fn multiset(rows: Vec<Vec<String>>) -> Vec<String> {
 }
 
 async fn compare(weir: &Client, postgres: &Client, views: &[String], context: &str) {
-    for table in ["SELECT * FROM t0", "SELECT * FROM t1"] {
+    for table in ["SELECT * FROM t0", "SELECT * FROM t1", "SELECT * FROM t2"] {
         let ours = multiset(rows(weir, table).await);
         let theirs = multiset(rows(postgres, table).await);
         assert_eq!(ours, theirs, "{context}: the table differs from PostgreSQL's: {table}");
     }
     for (i, query) in views.iter().enumerate() {
         let view = multiset(rows(weir, &format!("SELECT * FROM v{i}")).await);
-        let truth = multiset(rows(postgres, query).await);
+        let truth = multiset(rows(postgres, &for_postgres(query)).await);
         assert_eq!(view, truth, "{context}: the view differs from PostgreSQL\n  {query}");
         let batch = multiset(rows(weir, query).await);
         assert_eq!(batch, truth, "{context}: the batch differs from PostgreSQL\n  {query}");
@@ -321,7 +390,7 @@ async fn apply(weir: &Client, postgres: &Client, draw: &mut Draw, n: usize) {
 async fn scenario(parallelism: &str, rounds: usize, draw: &mut Draw, postgres: &Client) {
     let mut weir = Weir::with(&["--parallelism", parallelism], &[]).await;
     let mut client = weir.connect().await;
-    run(postgres, "DROP TABLE IF EXISTS t0, t1").await;
+    run(postgres, "DROP TABLE IF EXISTS t0, t1, t2").await;
     run(postgres, TABLES).await;
     run(&client, TABLES).await;
     apply(&client, postgres, draw, 20).await;
@@ -329,7 +398,7 @@ async fn scenario(parallelism: &str, rounds: usize, draw: &mut Draw, postgres: &
     while views.len() < 14 {
         let query = draw.query();
         // What PostgreSQL refuses is no query; what only Weir refuses must be because it is not supported.
-        if try_rows(postgres, &query).await.is_err() {
+        if try_rows(postgres, &for_postgres(&query)).await.is_err() {
             continue;
         }
         let made =
