@@ -6,31 +6,40 @@ times. What a SELECT shows is that much older than now: all views show the same 
 freshness of the query's view too. Between the appends and SELECT lie the file's polling (100 ms), the
 tick (100 ms) and the checkpoints (1 s), all as they are by default.
 """
-import calendar, os, random, tempfile, threading, time
+import calendar, multiprocessing, os, random, tempfile, time
 from harness import HERE, Client, Server, percentile
 
 BLOCK = 2000  # rows of one append
 MARK = b"@" * 26
 
 
-class Feed(threading.Thread):
-    """Appends blocks of bids at a rate, each block with the time of its append."""
+# Feeding and asking are processes of their own: threads of one would wait for each other.
+FORK = multiprocessing.get_context("fork")
 
-    def __init__(self, path, lines, rate):
-        super().__init__(daemon=True)
-        self.file, self.rate, self.stopping, self.rows = open(path, "ab", buffering=0), rate, False, 0
-        self.blocks = [b"".join(lines[i:i + BLOCK]) for i in range(0, len(lines), BLOCK)]
 
-    def run(self):
-        start = time.time()
-        while not self.stopping:
-            due = start + self.rows / self.rate
-            if due > time.time():
-                time.sleep(max(0, due - time.time()))
+def feed(path, lines, rate, stopping, fed):
+    """Appends blocks of bids at a rate, each block with the time of its append, until it is to stop."""
+    blocks = [b"".join(lines[i:i + BLOCK]) for i in range(0, len(lines), BLOCK)]
+    with open(path, "ab", buffering=0) as file:
+        start, rows = time.time(), 0
+        while not stopping.is_set():
+            time.sleep(max(0, start + rows / rate - time.time()))
             now = time.time()
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}"
-            self.file.write(self.blocks[self.rows // BLOCK % len(self.blocks)].replace(MARK, stamp.encode()))
-            self.rows += BLOCK
+            file.write(blocks[rows // BLOCK % len(blocks)].replace(MARK, stamp.encode()))
+            rows += BLOCK
+            fed.value = rows
+
+
+def look_up(port, keys, stopping, answers):
+    """Asks for one key after another; hands back what each took, in milliseconds."""
+    client, lookups = Client(port), []
+    while not stopping.is_set():
+        at = time.perf_counter()
+        client.query(f"SELECT * FROM by_auction WHERE auction = {random.choice(keys)}")
+        lookups.append((time.perf_counter() - at) * 1000)
+        time.sleep(0.002)
+    answers.put(lookups)
 
 
 def marked_lines(data, columns):
@@ -70,35 +79,27 @@ def live(weir, data, columns, name, rate, parallelism, seconds):
             server.sql("CREATE MATERIALIZED VIEW clock AS SELECT max(datetime) AS at FROM bid")
             # Its key is what the lookups ask by.
             server.sql("CREATE MATERIALIZED VIEW by_auction AS SELECT auction, count(*) AS bids, max(price) AS best FROM bid GROUP BY auction")
-            feed = Feed(path, marked_lines(data, columns), rate)
-            feed.start()
+            stopping, fed, answers = FORK.Event(), FORK.Value("q", 0), FORK.Queue()
+            feeder = FORK.Process(target=feed, args=(path, marked_lines(data, columns), rate, stopping, fed), daemon=True)
+            feeder.start()
             time.sleep(min(5, seconds / 4))
             cpu, start = server.cpu_seconds(), time.time()
-            lookups, done = [], threading.Event()
             keys = [a for a, in server.sql("SELECT auction FROM by_auction LIMIT 5000")]
-
-            def look_up():
-                client = Client(server.port)
-                while not done.is_set():
-                    at = time.perf_counter()
-                    client.query(f"SELECT * FROM by_auction WHERE auction = {random.choice(keys)}")
-                    lookups.append((time.perf_counter() - at) * 1000)
-                    time.sleep(0.002)
-
-            asker = threading.Thread(target=look_up, daemon=True)
+            asker = FORK.Process(target=look_up, args=(server.port, keys, stopping, answers), daemon=True)
             asker.start()
             ages = []
             while time.time() < start + seconds:
                 at = server.sql("SELECT at FROM clock")[0][0]
                 ages.append((time.time() - seconds_of(at)) * 1000)
                 time.sleep(0.01)
-            done.set()
-            asker.join()
             cpu = (server.cpu_seconds() - cpu) / (time.time() - start)
-            feed.stopping = True
-            feed.join()
+            behind = (time.time() - start + min(5, seconds / 4)) * rate - fed.value
+            stopping.set()
+            lookups = answers.get(timeout=60)
+            asker.join()
+            feeder.join()
             checkpoints = server.checkpoint_ms()
-            return dict(query=name, parallelism=parallelism, rate=rate, fed=feed.rows, cores=cpu,
+            return dict(query=name, parallelism=parallelism, rate=rate, fed=fed.value, behind_ms=max(0, behind) * 1000 / rate, cores=cpu,
                         fresh_p50_ms=percentile(ages, .5), fresh_p99_ms=percentile(ages, .99), fresh_max_ms=max(ages),
                         lookups=len(lookups), lookup_p50_ms=percentile(lookups, .5), lookup_p99_ms=percentile(lookups, .99),
                         checkpoint_ms=percentile(checkpoints, .5), checkpoint_max_ms=max(checkpoints, default=0))
