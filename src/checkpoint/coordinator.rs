@@ -89,8 +89,6 @@ pub struct Coordinator {
     tick_waiters: Vec<Waiter>,
     checkpoint_waiters: Vec<Waiter>,
     filling: BTreeSet<JobId>,
-    /// Whether the first barrier was injected.
-    begun: bool,
     /// The DML position that the last barrier carried.
     carried: u64,
     now_us: i64,
@@ -119,7 +117,6 @@ impl Coordinator {
             tick_waiters: Vec::new(),
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
-            begun: false,
             carried: start.restored_dml_position,
             now_us: start.now_us,
             start,
@@ -138,7 +135,8 @@ impl Coordinator {
             };
             // What was logged moves the dataflow with the next barrier: nobody else may do so. The
             // first barrier brings the jobs that it is for.
-            let logged = self.begun && (self.start.dml_position)() > self.carried;
+            let begun = self.decider.last() > self.start.last_epoch;
+            let logged = begun && (self.start.dml_position)() > self.carried;
             if self.start.moved.swap(false, Ordering::AcqRel) || logged {
                 self.act(Event::Moved);
             }
@@ -222,7 +220,7 @@ impl Coordinator {
             epoch,
             previous,
             kind,
-            dml_position: if self.begun {
+            dml_position: if previous > self.start.last_epoch {
                 (self.start.dml_position)()
             } else {
                 self.start.restored_dml_position
@@ -230,7 +228,6 @@ impl Coordinator {
             now_us: self.now_us,
             mutation: None,
         };
-        self.begun = true;
         self.carried = barrier.dml_position;
         let request = if mutate { self.mutations.pop_front() } else { None };
         let mut removed = Vec::new();

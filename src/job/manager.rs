@@ -91,10 +91,7 @@ impl JobError {
             SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
             format!("the dataflow is degraded: {reason}"),
         );
-        error.hint = Some(
-            "It failed too often to restart by itself. Drop or alter the job at fault, or run RECOVER."
-                .to_owned(),
-        );
+        error.hint = Some(weir_catalog::system::alerts::DEGRADED_HINT.to_owned());
         error
     }
 }

@@ -51,13 +51,17 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
         .collect()
 }
 
+/// What to do about a dataflow that was given up.
+pub const DEGRADED_HINT: &str =
+    "It failed too often to restart by itself. Drop or alter the job at fault, or run RECOVER.";
+
 fn degraded(facts: &RuntimeFacts) -> Option<Alert> {
     Some(Alert {
         severity: "critical",
         rule: "dataflow degraded",
         object: None,
         message: facts.degraded.clone()?,
-        hint: "It failed too often to restart by itself. Drop or alter the job at fault, or run RECOVER.",
+        hint: DEGRADED_HINT,
     })
 }
 
