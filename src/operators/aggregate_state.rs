@@ -105,7 +105,7 @@ impl Keys {
 
 /// Puts the values of all rows but those that are `gone`, whose keys are deleted.
 fn write_values(
-    runs: &mut RunWriter,
+    runs: &mut RunWriter<'_>,
     (keys, codec): (&Keys, &KeyCodec),
     (columns, values): (&[ArrayRef], &ValueCodec),
     gone: impl Fn(usize) -> bool,

@@ -29,7 +29,7 @@ pub(super) struct Logged {
 }
 
 /// Writes the sum of the changes of each row.
-pub(super) fn write_log(log: &[Logged], runs: &mut RunWriter) {
+pub(super) fn write_log(log: &[Logged], runs: &mut RunWriter<'_>) {
     let mut sums: HashMap<(u8, &[u8], &[u8]), i64> = HashMap::with_capacity(log.len());
     for Logged { vnode, group, row, diff } in log {
         *sums.entry((*vnode, group, row)).or_insert(0) += diff;

@@ -13,9 +13,10 @@
 
 use super::StateError;
 use super::store::{StateRead, StateStore, WriteRun};
-use super::writes::Writes;
+use super::writes::{RunPool, Writes};
 use crate::failpoint;
 use crate::stream::Epoch;
+use crate::threads::ThreadKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -83,9 +84,14 @@ pub struct ApplyHandle {
 
 impl ApplyHandle {
     /// Starts the writer of `store`, which holds `epoch` (restored, or [`Epoch::ZERO`]) up to
-    /// `dml_position`.
-    pub fn start(store: Box<dyn StateStore>, epoch: Epoch, dml_position: u64) -> std::io::Result<Self> {
-        Self::start_with(store, epoch, dml_position, Box::new(|_| {}))
+    /// `dml_position`. It encodes with runs of `pool`.
+    pub fn start(
+        store: Box<dyn StateStore>,
+        epoch: Epoch,
+        dml_position: u64,
+        pool: RunPool,
+    ) -> std::io::Result<Self> {
+        Self::start_with(store, epoch, dml_position, pool, Box::new(|_| {}))
     }
 
     /// As [`ApplyHandle::start`]; `on_published` is called on the writer's thread.
@@ -93,12 +99,13 @@ impl ApplyHandle {
         store: Box<dyn StateStore>,
         epoch: Epoch,
         dml_position: u64,
+        pool: RunPool,
         on_published: OnPublished,
     ) -> std::io::Result<Self> {
         let first = Published { epoch, dml_position, state: store.snapshot() };
         let (publish, published) = watch::channel(first);
         let (requests, queue) = mpsc::channel(WAITING_MAX);
-        let writer = Writer { store, publish, on_published, failed: None };
+        let writer = Writer { store, publish, on_published, pool, failed: None };
         let thread =
             std::thread::Builder::new().name("weir-apply".to_owned()).spawn(move || writer.run(queue))?;
         Ok(Self { requests: Some(requests), published, thread: Some(thread) })
@@ -154,11 +161,13 @@ struct Writer {
     store: Box<dyn StateStore>,
     publish: watch::Sender<Published>,
     on_published: OnPublished,
+    pool: RunPool,
     failed: Option<String>,
 }
 
 impl Writer {
     fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+        ThreadKind::Stream.apply();
         while let Some(Request { sealed, done }) = queue.blocking_recv() {
             done(self.apply(sealed));
         }
@@ -199,13 +208,16 @@ impl Writer {
     }
 
     /// Returns how many entries it wrote.
-    fn write(&mut self, runs: Writes, drop_tables: &[TableId]) -> Result<usize, StateError> {
+    fn write(&mut self, mut runs: Writes, drop_tables: &[TableId]) -> Result<usize, StateError> {
         failpoint::hit("apply.before_writes")?;
-        let runs = runs.encode()?;
+        let _until_applied = runs.take_held();
+        let runs = runs.encode(&self.pool)?;
         self.store.apply_all(&runs)?;
         failpoint::hit("apply.after_writes")?;
         drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))?;
-        Ok(runs.iter().map(WriteRun::len).sum())
+        let entries = runs.iter().map(WriteRun::len).sum();
+        self.pool.give_back(runs);
+        Ok(entries)
     }
 }
 

@@ -72,11 +72,16 @@ pub struct RocksStore {
     incoming: PathBuf,
     ingest_entries: usize,
     options: Options,
+    /// The order of a table's writes, whose memory is used again.
+    order: Vec<Place>,
     db: Arc<Db>,
 }
 
 /// One write: op, full key, value.
 type Entry<'a> = (WriteOp, &'a [u8], &'a [u8]);
+
+/// Where a write of a table is: what its key starts with, the number of its run, its own there.
+type Place = ([u64; 2], u32, u32);
 
 impl RocksStore {
     /// A new, empty store in `dir`. What is there goes.
@@ -106,7 +111,13 @@ impl RocksStore {
         // Without the descriptor this column family would get default options.
         let family = ColumnFamilyDescriptor::new(COLUMN_FAMILY, options.clone());
         let db = Db::open_cf_descriptors(&options, dir, [family])?;
-        Ok(Self { incoming: dir.join("incoming"), ingest_entries: INGEST_ENTRIES, options, db: Arc::new(db) })
+        Ok(Self {
+            incoming: dir.join("incoming"),
+            ingest_entries: INGEST_ENTRIES,
+            options,
+            order: Vec::new(),
+            db: Arc::new(db),
+        })
     }
 
     /// A number that RocksDB tells of itself, such as `rocksdb.estimate-num-keys`.
@@ -120,26 +131,19 @@ impl RocksStore {
     }
 
     /// Writes of one epoch as an SST: sorted, one write a key.
-    fn ingest(&self, runs: &[WriteRun]) -> Result<(), StateError> {
-        let entries = sorted(runs);
-        if entries.is_empty() {
-            return Ok(());
-        }
+    fn ingest(&mut self, runs: &[WriteRun]) -> Result<(), StateError> {
         let mut writer = SstFileWriter::create(&self.options);
         writer.open(&self.incoming)?;
-        for group in entries.chunk_by(|a, b| a.1 == b.1) {
-            let Some((op, key, value)) = group.last() else { continue };
-            match op {
-                WriteOp::Put => writer.put(key, value)?,
-                WriteOp::Delete => writer.delete(key)?,
-                WriteOp::DeleteRange => unreachable!("they were left out"),
-                WriteOp::AddCount if group.len() == 1 => writer.merge(key, value)?,
-                WriteOp::AddCount => {
-                    let sum = sum_counts(group.iter().map(|(_, _, value)| *value))
-                        .ok_or_else(|| StateError::Decode("a count is not eight bytes".to_owned()))?;
-                    writer.merge(key, sum)?;
-                }
-            }
+        let mut runs: Vec<&WriteRun> = runs.iter().collect();
+        runs.sort_by_key(|run| run.table());
+        let mut written = 0;
+        for of_table in runs.chunk_by(|a, b| a.table() == b.table()) {
+            sort(of_table, &mut self.order);
+            written += self.order.len();
+            write_sorted(of_table, &self.order, &mut writer)?;
+        }
+        if written == 0 {
+            return Ok(());
         }
         writer.finish()?;
         let mut options = IngestExternalFileOptions::default();
@@ -217,24 +221,53 @@ impl StateStore for RocksStore {
     }
 }
 
-/// The writes of `runs` by key; those of one key stay in order. Sorts by what most keys differ in,
-/// kept beside the number of the write, for a look at the key itself misses the cache.
-fn sorted(runs: &[WriteRun]) -> Vec<Entry<'_>> {
-    let mut entries: Vec<Entry<'_>> = Vec::with_capacity(runs.iter().map(WriteRun::len).sum());
-    let mut runs: Vec<&WriteRun> = runs.iter().collect();
-    runs.sort_by_key(|run| run.table());
-    for runs in runs.chunk_by(|a, b| a.table() == b.table()) {
-        let all = runs.iter().flat_map(|run| run.iter());
-        let of_table: Vec<Entry<'_>> = all.filter(|(op, ..)| *op != WriteOp::DeleteRange).collect();
-        let mut order: Vec<([u64; 2], u32)> =
-            of_table.iter().enumerate().map(|(i, (_, key, _))| (sort_prefix(key), i as u32)).collect();
-        order.sort_unstable_by(|(a, i), (b, j)| {
-            let key = |i: u32| of_table[i as usize].1;
-            a.cmp(b).then_with(|| key(*i).cmp(key(*j))).then(i.cmp(j))
-        });
-        entries.extend(order.into_iter().map(|(_, i)| of_table[i as usize]));
+/// Orders the writes of `runs`, all of one table, by key; those of one key stay in order. Sorts by what
+/// most keys differ in, kept beside the place of the write, for a look at the key itself misses the
+/// cache.
+fn sort(runs: &[&WriteRun], order: &mut Vec<Place>) {
+    order.clear();
+    for (number, run) in runs.iter().enumerate() {
+        let entries = run.iter().enumerate().filter(|(_, (op, ..))| *op != WriteOp::DeleteRange);
+        order.extend(entries.map(|(index, (_, key, _))| (sort_prefix(key), number as u32, index as u32)));
     }
-    entries
+    order.sort_unstable_by(|a, b| {
+        let key = |place: &Place| entry(runs, place).1;
+        a.0.cmp(&b.0).then_with(|| key(a).cmp(key(b))).then((a.1, a.2).cmp(&(b.1, b.2)))
+    });
+}
+
+fn entry<'a>(runs: &[&'a WriteRun], (_, run, index): &Place) -> Entry<'a> {
+    runs[*run as usize].get(*index as usize)
+}
+
+/// Writes the entries of a table in `order`: the last of a key, or the sum of its counts.
+fn write_sorted(
+    runs: &[&WriteRun],
+    order: &[Place],
+    writer: &mut SstFileWriter<'_>,
+) -> Result<(), StateError> {
+    let mut rest = order.iter().map(|place| entry(runs, place)).peekable();
+    while let Some((mut op, key, mut value)) = rest.next() {
+        let mut sum = None;
+        while let Some((next_op, _, next_value)) = rest.next_if(|(_, next, _)| *next == key) {
+            if next_op == WriteOp::AddCount {
+                let counts = [sum.as_ref().map_or(value, |sum: &[u8; 8]| sum), next_value];
+                sum = Some(sum_counts(counts.into_iter()).ok_or_else(bad_count)?);
+            }
+            (op, value) = (next_op, next_value);
+        }
+        match op {
+            WriteOp::Put => writer.put(key, value)?,
+            WriteOp::Delete => writer.delete(key)?,
+            WriteOp::AddCount => writer.merge(key, sum.as_ref().map_or(value, |sum| sum))?,
+            WriteOp::DeleteRange => unreachable!("they were left out"),
+        }
+    }
+    Ok(())
+}
+
+fn bad_count() -> StateError {
+    StateError::Decode("a count is not eight bytes".to_owned())
 }
 
 /// The 16 bytes behind the table's number, as numbers that sort like them; short keys padded.

@@ -72,6 +72,11 @@ impl WriteRun {
         self.data.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
+    /// Whether its writes take `bytes`, whatever memory is reserved for more.
+    pub fn is_full(&self, bytes: usize) -> bool {
+        self.data.len() + self.entries.len() * size_of::<Entry>() >= bytes
+    }
+
     /// Adds a write. `key` is the vnode byte and the encoded key; `value` is ignored by Delete.
     pub fn write(&mut self, op: WriteOp, key: &[u8], value: &[u8]) {
         self.write_with(op, |data| data.extend_from_slice(key), |data| data.extend_from_slice(value));
@@ -102,13 +107,22 @@ impl WriteRun {
 
     /// The writes: op, full key (with table id), value.
     pub fn iter(&self) -> impl Iterator<Item = (WriteOp, &[u8], &[u8])> {
-        let mut start = 0;
-        self.entries.iter().map(move |e| {
-            let key = &self.data[start..e.end_of_key as usize];
-            let value = &self.data[e.end_of_key as usize..e.end_of_value as usize];
-            start = e.end_of_value as usize;
-            (e.op, key, value)
-        })
+        (0..self.entries.len()).map(|index| self.get(index))
+    }
+
+    /// Write number `index`: op, full key (with table id), value.
+    pub fn get(&self, index: usize) -> (WriteOp, &[u8], &[u8]) {
+        let entry = self.entries[index];
+        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end_of_value as usize);
+        let (end_of_key, end) = (entry.end_of_key as usize, entry.end_of_value as usize);
+        (entry.op, &self.data[start..end_of_key], &self.data[end_of_key..end])
+    }
+
+    /// Empties the run, for writes to `table` into the same memory.
+    pub fn reset(&mut self, table: TableId) {
+        self.table = table;
+        self.data.clear();
+        self.entries.clear();
     }
 
     /// Takes the run, leaving an empty one for the same table.

@@ -399,6 +399,11 @@ impl StateTable {
     /// A table of this layout, nothing written.
     pub fn new(layout: Arc<TableLayout>) -> Self {
         let run = WriteRun::new(layout.id);
+        Self::with_run(layout, run)
+    }
+
+    /// As [`StateTable::new`]; what is written goes to `run`, an empty one of this table.
+    pub fn with_run(layout: Arc<TableLayout>, run: WriteRun) -> Self {
         Self { layout, run }
     }
 
@@ -466,9 +471,19 @@ impl StateTable {
         self.run.bytes()
     }
 
+    /// Whether what was written since the last seal takes `bytes`.
+    pub fn is_full(&self, bytes: usize) -> bool {
+        self.run.is_full(bytes)
+    }
+
     /// Hands over what was written since the last seal.
     pub fn seal(&mut self) -> WriteRun {
         self.run.take()
+    }
+
+    /// As [`StateTable::seal`]; what is written from now on goes to `next`, an empty run.
+    pub fn seal_into(&mut self, next: WriteRun) -> WriteRun {
+        std::mem::replace(&mut self.run, next)
     }
 }
 

@@ -12,14 +12,48 @@ use super::store::{WriteOp, WriteRun};
 use super::table::{StateTable, TableLayout};
 use crate::stream::ChangeBatch;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use weir_catalog::TableId;
 
-/// A run is cut when it is this long; it must stay below 4 GiB.
-const RUN_BYTES: usize = 256 << 20;
+/// A run is cut when it is this long: as much as is asked of the system once and then used again.
+const RUN_BYTES: usize = 4 << 20;
+/// Emptied runs that are kept for the next epoch, at most.
+const RUNS_KEPT: usize = 16;
+/// The part of the memory limit that they may hold.
+const POOL_SHARE: usize = 64;
 
-type Encode = Box<dyn FnOnce(&mut RunWriter) -> Result<(), StateError> + Send>;
+/// Emptied runs. Fresh memory costs about as much as what is written to it. The default keeps none.
+#[derive(Debug, Default)]
+pub struct RunPool {
+    kept: Mutex<Vec<WriteRun>>,
+    most: usize,
+}
+
+impl RunPool {
+    /// Keeps what befits a process that may use `memory_limit` bytes.
+    pub fn within(memory_limit: usize) -> Self {
+        Self { kept: Mutex::default(), most: (memory_limit / POOL_SHARE / RUN_BYTES).min(RUNS_KEPT) }
+    }
+
+    fn take(&self, table: TableId) -> WriteRun {
+        let mut run = self.kept.lock().pop().unwrap_or_else(|| WriteRun::new(table));
+        run.reset(table);
+        run
+    }
+
+    /// Takes back what was encoded with it, and written since.
+    pub fn give_back(&self, runs: Vec<WriteRun>) {
+        let mut kept = self.kept.lock();
+        // Those that a tick's few rows took, or a few very long rows, are nothing to keep.
+        let fitting = runs.into_iter().filter(|run| (RUN_BYTES / 4..=RUN_BYTES * 2).contains(&run.bytes()));
+        let room = self.most.saturating_sub(kept.len());
+        kept.extend(fitting.take(room));
+    }
+}
+
+type Encode = Box<dyn FnOnce(&mut RunWriter<'_>) -> Result<(), StateError> + Send>;
 
 /// Writes to a table that are not encoded yet.
 struct Later {
@@ -32,7 +66,11 @@ struct Later {
 pub struct Writes {
     runs: Vec<WriteRun>,
     later: Vec<Later>,
+    held: Vec<Held>,
 }
+
+/// What is dropped when writes are applied, or go some other way.
+type Held = Box<dyn Any + Send>;
 
 impl Writes {
     /// Adds a run.
@@ -45,7 +83,7 @@ impl Writes {
     pub fn later(
         &mut self,
         table: TableId,
-        encode: impl FnOnce(&mut RunWriter) -> Result<(), StateError> + Send + 'static,
+        encode: impl FnOnce(&mut RunWriter<'_>) -> Result<(), StateError> + Send + 'static,
     ) {
         self.later.push(Later { table, encode: Box::new(encode) });
     }
@@ -58,11 +96,12 @@ impl Writes {
     ) {
         let layout = Arc::clone(layout);
         self.later(layout.id, move |runs| {
-            let mut table = StateTable::new(layout);
+            let id = layout.id;
+            let mut table = StateTable::with_run(layout, runs.pool.take(id));
             for change in changes {
                 table.write(&change?);
-                if table.memory() >= RUN_BYTES {
-                    runs.push(table.seal());
+                if table.is_full(RUN_BYTES) {
+                    runs.push(table.seal_into(runs.pool.take(id)));
                 }
             }
             runs.push(table.seal());
@@ -70,10 +109,21 @@ impl Writes {
         });
     }
 
+    /// Keeps `what` until these writes are applied: it may count them by its life.
+    pub fn hold(&mut self, what: impl Any + Send) {
+        self.held.push(Box::new(what));
+    }
+
+    /// What is to be kept until they are applied.
+    pub fn take_held(&mut self) -> Vec<Held> {
+        std::mem::take(&mut self.held)
+    }
+
     /// Adds those of another actor.
     pub fn extend(&mut self, other: Writes) {
         self.runs.extend(other.runs);
         self.later.extend(other.later);
+        self.held.extend(other.held);
     }
 
     /// The tables written to.
@@ -82,12 +132,12 @@ impl Writes {
     }
 
     /// All of them, encoded; those of internal state, which are many at once, by several threads.
-    pub fn encode(self) -> Result<Vec<WriteRun>, StateError> {
+    pub fn encode(self, pool: &RunPool) -> Result<Vec<WriteRun>, StateError> {
         let mut runs = self.runs;
         let (internal, other): (VecDeque<Later>, VecDeque<Later>) =
             self.later.into_iter().partition(|later| later.table.is_internal());
         for later in other {
-            runs.extend(later.encode()?);
+            runs.extend(later.encode(pool)?);
         }
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(internal.len());
         let queue = Mutex::new(internal);
@@ -96,7 +146,7 @@ impl Writes {
             loop {
                 let later = queue.lock().pop_front();
                 let Some(later) = later else { return Ok(runs) };
-                runs.extend(later.encode()?);
+                runs.extend(later.encode(pool)?);
             }
         };
         let encoded: Vec<Result<Vec<WriteRun>, StateError>> = std::thread::scope(|scope| {
@@ -114,8 +164,8 @@ impl Writes {
 }
 
 impl Later {
-    fn encode(self) -> Result<Vec<WriteRun>, StateError> {
-        let mut writer = RunWriter { run: WriteRun::new(self.table), done: Vec::new() };
+    fn encode(self, pool: &RunPool) -> Result<Vec<WriteRun>, StateError> {
+        let mut writer = RunWriter { run: WriteRun::new(self.table), pool, done: Vec::new() };
         (self.encode)(&mut writer)?;
         Ok(writer.finish())
     }
@@ -123,7 +173,7 @@ impl Later {
 
 impl From<Vec<WriteRun>> for Writes {
     fn from(runs: Vec<WriteRun>) -> Self {
-        Self { runs, later: Vec::new() }
+        Self { runs, ..Self::default() }
     }
 }
 
@@ -134,12 +184,14 @@ impl std::fmt::Debug for Writes {
 }
 
 /// Writes to one table, as runs of bounded length.
-pub struct RunWriter {
+pub struct RunWriter<'a> {
+    /// Empty until something is written.
     run: WriteRun,
+    pool: &'a RunPool,
     done: Vec<WriteRun>,
 }
 
-impl RunWriter {
+impl RunWriter<'_> {
     /// Adds a write whose key and value are appended by the two closures.
     pub fn write_with(
         &mut self,
@@ -147,8 +199,11 @@ impl RunWriter {
         key: impl FnOnce(&mut Vec<u8>),
         value: impl FnOnce(&mut Vec<u8>),
     ) {
+        if self.run.bytes() == 0 {
+            self.run = self.pool.take(self.run.table());
+        }
         self.run.write_with(op, key, value);
-        if self.run.bytes() > RUN_BYTES {
+        if self.run.is_full(RUN_BYTES) {
             self.done.push(self.run.take());
         }
     }

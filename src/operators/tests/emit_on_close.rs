@@ -1,6 +1,7 @@
 //! Rows held until their window closes: updates before it, NULL times, repeated rows, restores.
 
 use super::*;
+use crate::dataflow::operator::OUTPUT_ROWS_MAX;
 use crate::operators::script::{check, schema};
 use arrow::datatypes::{DataType, TimeUnit};
 use weir_catalog::ObjectId;

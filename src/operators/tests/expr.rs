@@ -4,6 +4,7 @@ use super::*;
 use crate::checkpoint::participant::Sealed;
 use crate::operators::failures::Origin;
 use crate::operators::script::schema;
+use crate::state::writes::RunPool;
 use crate::stream::{Barrier, BarrierKind, Epoch};
 use arrow::array::Int64Array;
 use arrow::datatypes::Int64Type;
@@ -78,7 +79,7 @@ fn failing_rows_that_appear_are_kept_until_the_barrier() {
     let mut sealed = Sealed::default();
     failures.seal(&barrier, &mut sealed).unwrap();
     failures.seal(&barrier, &mut sealed).unwrap();
-    let runs = sealed.runs.encode().unwrap();
+    let runs = sealed.runs.encode(&RunPool::default()).unwrap();
     assert_eq!(runs.len(), 1, "nothing is handed over twice");
     assert_eq!(runs[0].len(), 1, "only the row that appeared is kept");
 }

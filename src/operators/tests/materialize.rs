@@ -3,6 +3,7 @@
 use super::*;
 use crate::operators::script::{Driver, Step, change_batch, parse, row_text, schema};
 use crate::state::memory::MemoryStore;
+use crate::state::writes::RunPool;
 use crate::stream::BarrierKind;
 use arrow::datatypes::DataType;
 use rand::rngs::StdRng;
@@ -196,7 +197,7 @@ fn a_big_epoch_goes_downstream_in_pieces() {
     let mut pieces = 1;
     let mut progress = operator.on_barrier(&barrier, &mut out).unwrap();
     while progress == Progress::More {
-        assert_eq!(out.take().len(), 1);
+        assert!(!out.take().is_empty());
         pieces += 1;
         progress = operator.resume(&mut out).unwrap();
     }
@@ -204,6 +205,6 @@ fn a_big_epoch_goes_downstream_in_pieces() {
     let mut sealed = Sealed::default();
     operator.seal(&barrier, &mut sealed).unwrap();
     let mut store = MemoryStore::new();
-    store.apply(&sealed.runs.encode().unwrap()[0]);
+    store.apply(&sealed.runs.encode(&RunPool::default()).unwrap()[0]);
     assert!(!store.is_empty());
 }

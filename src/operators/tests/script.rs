@@ -16,6 +16,7 @@ use crate::dataflow::fill::Fill;
 use crate::dataflow::operator::{Operator, Output, OutputItem, Polled, Progress, Restored, Wanted};
 use crate::state::StateError;
 use crate::state::store::{StateRead, WriteOp};
+use crate::state::writes::RunPool;
 use crate::stream::builder::batch_of;
 use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, Vnode, VnodeSet, Watermark};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
@@ -35,7 +36,7 @@ pub struct MemoryState {
 impl MemoryState {
     /// Applies the writes of one sealed epoch.
     pub fn apply(&mut self, sealed: Sealed) {
-        let runs = sealed.runs.encode().unwrap();
+        let runs = sealed.runs.encode(&RunPool::default()).unwrap();
         for run in &runs {
             for (op, key, value) in run.iter() {
                 match op {

@@ -7,6 +7,7 @@ use crate::dataflow::operator::OutputItem;
 use crate::operators::source_scan::{SourceScan, SourceScanSpec};
 use crate::state::memory::MemoryStore;
 use crate::state::store::{StateRead, StateStore};
+use crate::state::writes::RunPool;
 use crate::stream::{BarrierKind, Mutation, VnodeSet};
 use arrow::array::{ArrayRef, Int64Array, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
@@ -178,7 +179,13 @@ impl Actors {
             self.take(actor, &mut out);
             self.readers[actor].seal(&barrier, &mut sealed).expect("sealed");
         }
-        self.letters += sealed.runs.encode().expect("encoded").iter().map(|run| run.len()).sum::<usize>();
+        self.letters += sealed
+            .runs
+            .encode(&RunPool::default())
+            .expect("encoded")
+            .iter()
+            .map(|run| run.len())
+            .sum::<usize>();
         sealed.offsets
     }
 

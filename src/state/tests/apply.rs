@@ -26,7 +26,7 @@ fn has(published: &Published, key: u8) -> bool {
 #[tokio::test]
 async fn epochs_are_published_whole_and_in_order() {
     let dir = tempfile::tempdir().unwrap();
-    let handle = ApplyHandle::start(Box::new(MemoryStore::new()), Epoch(3), 3).unwrap();
+    let handle = ApplyHandle::start(Box::new(MemoryStore::new()), Epoch(3), 3, RunPool::default()).unwrap();
     let first = handle.published();
     assert_eq!((first.epoch, first.dml_position), (Epoch(3), 3));
     let mut watch = handle.watch();
@@ -51,7 +51,8 @@ async fn epochs_are_published_whole_and_in_order() {
 
 #[tokio::test]
 async fn what_was_submitted_is_applied_before_the_thread_ends() {
-    let handle = ApplyHandle::start(Box::new(MemoryStore::new()), Epoch::ZERO, 0).unwrap();
+    let handle =
+        ApplyHandle::start(Box::new(MemoryStore::new()), Epoch::ZERO, 0, RunPool::default()).unwrap();
     let mut replies = Vec::new();
     for epoch in 1..=3 {
         replies.push(handle.submit(sealed(epoch, epoch as u8)).await);
@@ -89,7 +90,9 @@ impl StateStore for Failing {
 
 #[tokio::test]
 async fn after_a_failed_write_nothing_is_published() {
-    let handle = ApplyHandle::start(Box::new(Failing(MemoryStore::new(), 0)), Epoch::ZERO, 0).unwrap();
+    let handle =
+        ApplyHandle::start(Box::new(Failing(MemoryStore::new(), 0)), Epoch::ZERO, 0, RunPool::default())
+            .unwrap();
     // A failed checkpoint is no failed write.
     let nowhere = Some(PathBuf::from("/nonexistent/checkpoint"));
     assert!(handle.submit(SealedEpoch { checkpoint: nowhere, ..sealed(1, 1) }).await.await.unwrap().is_err());
@@ -105,7 +108,14 @@ fn a_thread_is_called_back_visible_first_then_done() {
     let (told, events) = std::sync::mpsc::channel();
     let visible = told.clone();
     let on_published = Box::new(move |p: &Published| visible.send(format!("visible {}", p.epoch)).unwrap());
-    let handle = ApplyHandle::start_with(Box::new(MemoryStore::new()), Epoch::ZERO, 0, on_published).unwrap();
+    let handle = ApplyHandle::start_with(
+        Box::new(MemoryStore::new()),
+        Epoch::ZERO,
+        0,
+        RunPool::default(),
+        on_published,
+    )
+    .unwrap();
     for epoch in 1..=2 {
         let done = told.clone();
         assert!(
