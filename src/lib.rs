@@ -23,5 +23,6 @@ pub mod session;
 pub mod state;
 pub mod stream;
 pub mod telemetry;
+pub mod threads;
 pub mod units;
 pub mod wire;

@@ -10,6 +10,7 @@ use weir::config::Config;
 use weir::connectors::nexmark_files::NexmarkFiles;
 use weir::error::ServerError;
 use weir::server::{RunningServer, Server};
+use weir::threads::ThreadKind;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -136,6 +137,7 @@ fn run(arguments: ServeArguments) -> Result<(), ServerError> {
         .enable_all()
         .thread_name("weir")
         .thread_stack_size(weir::config::STACK_BYTES)
+        .on_thread_start(|| ThreadKind::Client.apply())
         .build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;

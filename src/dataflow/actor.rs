@@ -10,10 +10,10 @@ use super::align::{Aligned, Aligner};
 use super::chain::{Chain, Effect, Filled};
 use super::dispatch;
 use super::exchange::{ActorSignal, Edge, Pending, Routing};
-use super::operator::{OperatorError, OutputItem, Polled};
+use super::operator::{OUTPUT_ROWS_MAX, OperatorError, OutputItem, Polled};
 use super::room::Room;
 use crate::checkpoint::participant::{ActorReport, Sealed};
-use crate::stream::{ActorId, Barrier, BarrierKind, ChangeBatch, Message, Watermark};
+use crate::stream::{ActorId, Barrier, ChangeBatch, Message, Watermark};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,9 @@ const TURN_STEPS_MAX: usize = 64;
 /// sooner an operator is complete, the sooner its rows cost no more lookups.
 const FILL_ROWS: usize = 4096;
 const FILL_PAUSE_US: i64 = 10_000;
-/// While memory is short a source reads something this often, so that it never stands still for good.
+/// While memory is short a source reads this many rows, this often, so that it never stands still for
+/// good.
+const PRESSED_ROWS: usize = 1024;
 const PRESSED_POLL_US: i64 = 250_000;
 /// When to look again whether memory is still short.
 const PRESSED_WAIT_US: i64 = 10_000;
@@ -88,9 +90,6 @@ pub struct Actor {
     filled_rows: usize,
     /// When a source last read.
     polled_us: i64,
-    /// The barrier that takes away what changes leave behind, if they do, and bytes of these so far.
-    sealed_by: Option<BarrierKind>,
-    dirty: usize,
 }
 
 impl Actor {
@@ -107,7 +106,6 @@ impl Actor {
         for sender in edges.iter().flat_map(|e| e.routing.senders()) {
             sender.set_sender(Arc::clone(&signal));
         }
-        let sealed_by = chain.sealed_by();
         Self {
             id,
             job,
@@ -121,8 +119,6 @@ impl Actor {
             filled_us: 0,
             filled_rows: 0,
             polled_us: 0,
-            sealed_by,
-            dirty: 0,
         }
     }
 
@@ -140,6 +136,7 @@ impl Actor {
             }
             if self.chain.is_busy() {
                 let effect = self.chain.step()?;
+                self.shared.room.changed(self.chain.take_changed());
                 self.handle(effect)?;
                 if self.ended {
                     return Ok(Turn::Ended);
@@ -154,11 +151,6 @@ impl Actor {
                 Aligned::Changes(input, batch) => {
                     self.shared.moved.store(true, Ordering::Release);
                     self.filled_rows += batch.num_rows();
-                    if self.sealed_by.is_some() {
-                        let bytes = batch.memory();
-                        self.dirty += bytes;
-                        self.shared.room.changed(bytes);
-                    }
                     self.chain.change(input, batch);
                 }
                 Aligned::Watermark(input, watermark) => self.chain.watermark(input, watermark),
@@ -176,12 +168,14 @@ impl Actor {
     /// Lets sources read, or an operator become complete. Says how the turn ends, if it does.
     fn work_without_input(&mut self, now_us: i64) -> Result<Option<Turn>, OperatorError> {
         if self.chain.polls() {
-            if self.shared.room.must_wait() && now_us - self.polled_us < PRESSED_POLL_US {
+            let paused = self.shared.room.is_full() && now_us - self.polled_us < PRESSED_POLL_US;
+            if paused || self.shared.room.must_wait() {
                 return Ok(Some(Turn::Idle(Some(now_us + PRESSED_WAIT_US))));
             }
             self.polled_us = now_us;
         }
-        let until_us = match self.chain.poll(now_us)? {
+        let rows = if self.shared.room.is_full() { PRESSED_ROWS } else { OUTPUT_ROWS_MAX };
+        let until_us = match self.chain.poll(now_us, rows)? {
             Polled::Busy => {
                 self.shared.moved.store(true, Ordering::Release);
                 return Ok(None);
@@ -241,7 +235,7 @@ impl Actor {
     }
 
     /// Sends the barrier on, to edges that it ends and edges that it attaches too, and reports.
-    fn finish_barrier(&mut self, barrier: &Arc<Barrier>, sealed: Sealed) {
+    fn finish_barrier(&mut self, barrier: &Arc<Barrier>, mut sealed: Sealed) {
         let old_edges = self.edges.len();
         if let Some(mutation) = &barrier.mutation {
             for number in mutation.attach.get(&self.id).into_iter().flatten() {
@@ -251,9 +245,7 @@ impl Actor {
                 }
             }
         }
-        if barrier.is_checkpoint() || self.sealed_by == Some(BarrierKind::Tick) {
-            self.shared.room.sealed(std::mem::take(&mut self.dirty));
-        }
+        sealed.runs.hold(self.shared.room.sealed(self.chain.take_sealed(barrier.kind)));
         self.send_all(&Message::Barrier(Arc::clone(barrier)));
         for sender in self.edges[old_edges..].iter().flat_map(|e| e.routing.senders()) {
             self.watermarks.iter().for_each(|watermark| sender.send(Message::Watermark(*watermark)));

@@ -10,7 +10,8 @@
 
 use super::fill::Fill;
 use super::operator::{
-    Fetched, Operator, OperatorError, Output, OutputItem, Polled, Progress, Restored, Wanted,
+    FIRST_ROWS, Fetched, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, OutputItem,
+    Polled, Progress, Restored, Wanted,
 };
 use super::room::Room;
 use crate::checkpoint::participant::Sealed;
@@ -79,6 +80,14 @@ pub struct Chain {
 
     /// By node.
     filling: Vec<Filling>,
+    /// By node: bytes of a row that it emitted last; 0: none yet.
+    row_bytes: Vec<usize>,
+    /// By node: which barrier takes away what changes leave behind.
+    held_until: Vec<Option<BarrierKind>>,
+    /// Bytes that are held until any barrier, until a checkpoint, and of both what was not told of.
+    until_tick: usize,
+    until_checkpoint: usize,
+    changed: usize,
     stack: Vec<Step>,
     output: Output,
     next_poll: usize,
@@ -99,8 +108,25 @@ impl Chain {
             assert!(ordered, "children come before their parent, the root is last");
         }
         let filling = nodes.iter().map(|_| Filling::default()).collect();
+        let row_bytes = vec![0; nodes.len()];
+        let held_until = nodes.iter().map(|node| node.operator.held_until()).collect();
         let (stack, output) = (Vec::new(), Output::default());
-        Self { nodes, inputs, polled, vnodes, state, filling, stack, output, next_poll: 0 }
+        Self {
+            nodes,
+            inputs,
+            polled,
+            vnodes,
+            state,
+            filling,
+            row_bytes,
+            held_until,
+            until_tick: 0,
+            until_checkpoint: 0,
+            changed: 0,
+            stack,
+            output,
+            next_poll: 0,
+        }
     }
 
     /// Lets every operator take up restored state.
@@ -108,12 +134,30 @@ impl Chain {
         self.nodes.iter_mut().try_for_each(|node| node.operator.restore(restored))
     }
 
-    /// Which barrier takes away what changes leave behind: none, if they leave nothing.
-    pub fn sealed_by(&self) -> Option<BarrierKind> {
-        if self.nodes.iter().any(|node| node.operator.keyed().is_some()) {
-            return Some(BarrierKind::Checkpoint);
-        }
-        self.nodes.iter().any(|node| node.operator.holds_changes()).then_some(BarrierKind::Tick)
+    /// Bytes of changes that operators took since this was asked last, and hold until a barrier.
+    pub fn take_changed(&mut self) -> usize {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Bytes of changes that a barrier of this kind took away; all of them were told of before.
+    pub fn take_sealed(&mut self, kind: BarrierKind) -> usize {
+        let until_checkpoint = match kind {
+            BarrierKind::Tick => 0,
+            BarrierKind::Checkpoint => std::mem::take(&mut self.until_checkpoint),
+        };
+        std::mem::take(&mut self.until_tick) + until_checkpoint
+    }
+
+    /// Takes note of what `node` takes.
+    fn count(&mut self, node: usize, batch: &ChangeBatch) {
+        let held = match self.held_until[node] {
+            None => return,
+            Some(BarrierKind::Tick) => &mut self.until_tick,
+            Some(BarrierKind::Checkpoint) => &mut self.until_checkpoint,
+        };
+        let bytes = batch.slice_memory();
+        *held += bytes;
+        self.changed += bytes;
     }
 
     /// Whether it has work without input.
@@ -147,12 +191,15 @@ impl Chain {
         }
     }
 
-    /// Lets one of the polled operators work. What it emits becomes steps.
-    pub fn poll(&mut self, now_us: i64) -> Result<Polled, OperatorError> {
+    /// Lets one of the polled operators work, and emit about `rows` rows at most. What it emits becomes
+    /// steps.
+    pub fn poll(&mut self, now_us: i64, rows: usize) -> Result<Polled, OperatorError> {
         let mut earliest: Option<i64> = None;
         for _ in 0..self.polled.len() {
             let node = self.polled[self.next_poll];
             self.next_poll = (self.next_poll + 1) % self.polled.len();
+            let least = if rows < OUTPUT_ROWS_MAX { OUTPUT_BYTES_MAX / rows } else { 0 };
+            self.output.expect(self.row_bytes[node].max(least));
             let polled = self.nodes[node].operator.poll(now_us, &mut self.output)?;
             let emitted = !self.output.is_empty();
             self.emit(node, Progress::Done);
@@ -172,8 +219,17 @@ impl Chain {
     /// Runs one step. Must be called only while the outputs have room.
     pub fn step(&mut self) -> Result<Effect, OperatorError> {
         let Some(step) = self.stack.pop() else { return Ok(Effect::None) };
+        if let Step::Change(node, ..)
+        | Step::Watermark(node, ..)
+        | Step::Resume(node)
+        | Step::Barrier(node, _) = &step
+        {
+            self.output.expect(self.row_bytes[*node]);
+        }
         let (node, progress) = match step {
             Step::Change(node, port, batch) => {
+                let batch = self.piece(node, port, batch);
+                self.count(node, &batch);
                 self.fetch_cold(node, port, &batch)?;
                 (node, self.nodes[node].operator.on_change(port, batch, &mut self.output)?)
             }
@@ -197,8 +253,25 @@ impl Chain {
         Ok(Effect::None)
     }
 
+    /// As much of `batch` as `node` makes no more than one output of, if its rows are as long as
+    /// those that it emitted last; the rest becomes a step.
+    fn piece(&mut self, node: usize, port: usize, batch: ChangeBatch) -> ChangeBatch {
+        let rows = match self.row_bytes[node] {
+            0 => FIRST_ROWS,
+            bytes => (OUTPUT_BYTES_MAX / bytes).max(1),
+        };
+        if rows >= batch.num_rows() {
+            return batch;
+        }
+        self.stack.push(Step::Change(node, port, batch.slice(rows, batch.num_rows() - rows)));
+        batch.slice(0, rows)
+    }
+
     /// Makes steps of what `node` emitted.
     fn emit(&mut self, node: usize, progress: Progress) {
+        if !self.output.is_empty() {
+            self.row_bytes[node] = self.output.row_bytes();
+        }
         if progress == Progress::More {
             self.stack.push(Step::Resume(node));
         }
@@ -305,3 +378,7 @@ pub fn fetch(state: &dyn StateRead, wanted: &mut Wanted) -> Result<Vec<Fetched>,
     })?;
     Ok(fetched)
 }
+
+#[cfg(test)]
+#[path = "tests/chain.rs"]
+mod tests;

@@ -30,7 +30,7 @@
 use super::fill::Keyed;
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::state::store::StateRead;
-use crate::stream::{Barrier, ChangeBatch, Epoch, VnodeSet, Watermark};
+use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, VnodeSet, Watermark};
 use arrow::error::ArrowError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,12 +38,20 @@ use weir_catalog::TableId;
 
 /// Rows an output takes before it is full.
 pub const OUTPUT_ROWS_MAX: usize = 8192;
+/// Bytes an output takes before it is full: so much of rows of a few hundred bytes, and no more of
+/// those that are longer.
+pub const OUTPUT_BYTES_MAX: usize = 2 << 20;
+/// Rows of an operator's first batch, before it is known how long they are.
+pub const FIRST_ROWS: usize = 512;
 
-/// What an operator emits into: ordered, with a budget.
+/// What an operator emits into: ordered, with a budget of rows and bytes.
 #[derive(Debug, Default)]
 pub struct Output {
     items: Vec<OutputItem>,
     rows: usize,
+    bytes: usize,
+    /// Bytes of a row, as its operator's last batch had them; 0: not known.
+    row_bytes: usize,
 }
 
 /// One thing emitted.
@@ -59,7 +67,10 @@ impl Output {
     /// Emits `batch`; an empty one is dropped.
     pub fn push(&mut self, batch: ChangeBatch) {
         if !batch.is_empty() {
+            let bytes = batch.slice_memory();
             self.rows += batch.num_rows();
+            self.bytes += bytes;
+            self.row_bytes = bytes.div_ceil(batch.num_rows());
             self.items.push(OutputItem::Changes(batch));
         }
     }
@@ -72,12 +83,26 @@ impl Output {
     /// Whether the operator should return [`Progress::More`] if it has more to say. An operator
     /// may overshoot by one batch.
     pub fn is_full(&self) -> bool {
-        self.rows >= OUTPUT_ROWS_MAX
+        self.rows >= OUTPUT_ROWS_MAX || self.bytes >= OUTPUT_BYTES_MAX
     }
 
-    /// How many rows it still takes before it is full.
+    /// How many rows it still takes before it is full, if they are as long as those of its
+    /// operator's last batch. At least one: an operator that was not told to stop goes on.
     pub fn room(&self) -> usize {
-        OUTPUT_ROWS_MAX.saturating_sub(self.rows)
+        let by_rows = OUTPUT_ROWS_MAX.saturating_sub(self.rows);
+        let left = OUTPUT_BYTES_MAX.saturating_sub(self.bytes);
+        let by_bytes = left.checked_div(self.row_bytes).unwrap_or(FIRST_ROWS);
+        by_rows.min(by_bytes).max(1)
+    }
+
+    /// What comes next is of an operator whose rows had `row_bytes` when it emitted last.
+    pub fn expect(&mut self, row_bytes: usize) {
+        self.row_bytes = row_bytes;
+    }
+
+    /// Bytes of a row, as the last batch had them; 0: not known.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
     }
 
     /// Whether nothing was emitted.
@@ -87,7 +112,7 @@ impl Output {
 
     /// Takes what was emitted, in order; the budget is whole again.
     pub fn take(&mut self) -> Vec<OutputItem> {
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         std::mem::take(&mut self.items)
     }
 }
@@ -244,9 +269,9 @@ pub trait Operator: Send {
         Ok(Polled::Idle { until_us: None })
     }
 
-    /// Whether it holds on to what comes in until the barrier, though it has no state of its own.
-    fn holds_changes(&self) -> bool {
-        false
+    /// Which barrier takes away what changes leave behind: none, if they leave nothing.
+    fn held_until(&self) -> Option<BarrierKind> {
+        self.keyed().map(|_| BarrierKind::Checkpoint)
     }
 
     /// Hands over what belongs to the epoch that `barrier` ends.

@@ -1,5 +1,6 @@
 //! Room: what memory is left, as the budget's manager last saw it. All actors share it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 /// What actors and the budget's manager tell each other.
@@ -9,12 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 ///                                        └── may a fill take up more? must sources wait?
 /// ```
 /// What changed since the last checkpoint can't be forgotten: the manager ends the epoch early when
-/// it is a quarter of the budget; sources wait when it is half as much again, and while more is held
-/// than the budget allows.
+/// it is an eighth of the budget; sources wait when it is half as much again, what is sealed and not
+/// yet applied counted too, and while more is held than the budget allows.
 #[derive(Debug, Default)]
 pub struct Room {
     /// Bytes of changes to state since the last checkpoint, about.
     dirty: AtomicUsize,
+    /// Bytes of changes that are handed over and not yet in the state store, about.
+    unapplied: AtomicUsize,
     /// From where on sources wait; 0: never.
     dirty_max: AtomicUsize,
     /// Whether more is held than may be.
@@ -27,16 +30,23 @@ pub struct Room {
 }
 
 impl Room {
-    /// Sources wait while more than `dirty_max` bytes are dirty, or more is held than may be (`full`).
+    /// Sources wait while more than `dirty_max` bytes are dirty, and slow down while more is held than
+    /// may be (`full`).
     pub fn limit(&self, dirty_max: usize, full: bool) {
         self.dirty_max.store(dirty_max, Ordering::Relaxed);
         self.full.store(full, Ordering::Relaxed);
     }
 
-    /// Whether sources must wait.
+    /// Whether sources must wait until changes are in the state store.
     pub fn must_wait(&self) -> bool {
         let dirty_max = self.dirty_max.load(Ordering::Relaxed);
-        self.full.load(Ordering::Relaxed) || (dirty_max > 0 && self.dirty() > dirty_max)
+        dirty_max > 0 && self.dirty() + self.unapplied.load(Ordering::Relaxed) > dirty_max
+    }
+
+    /// Whether more is held than may be: sources go on as slowly as can be, for it may be that nothing
+    /// can be given back.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Bytes of changes to state since the last checkpoint, about.
@@ -46,12 +56,17 @@ impl Room {
 
     /// `bytes` of changes came to an operator with state.
     pub fn changed(&self, bytes: usize) {
-        self.dirty.fetch_add(bytes, Ordering::Relaxed);
+        if bytes > 0 {
+            self.dirty.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
-    /// What was told of as changed is sealed.
-    pub fn sealed(&self, bytes: usize) {
+    /// What was told of as changed is sealed. It counts as unapplied as long as what is returned
+    /// lives, which goes with it to the state store.
+    pub fn sealed(self: &Arc<Self>, bytes: usize) -> Unapplied {
         self.dirty.fetch_sub(bytes, Ordering::Relaxed);
+        self.unapplied.fetch_add(bytes, Ordering::Relaxed);
+        Unapplied { room: Arc::clone(self), bytes }
     }
 
     /// Takes note of what is left for each kind of fill.
@@ -74,21 +89,36 @@ impl Room {
     }
 }
 
+/// Bytes that are on their way to the state store.
+#[derive(Debug)]
+pub struct Unapplied {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Drop for Unapplied {
+    fn drop(&mut self) {
+        self.room.unapplied.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sources_wait_for_dirt_beyond_the_limit_and_while_it_is_full() {
-        let room = Room::default();
+    fn sources_wait_for_dirt_beyond_the_limit() {
+        let room = Arc::new(Room::default());
         room.changed(100);
         assert!(!room.must_wait(), "no limit was set");
         room.limit(150, false);
         room.changed(51);
         assert!(room.must_wait());
-        room.sealed(100);
+        let unapplied = room.sealed(100);
+        assert!(room.must_wait(), "what is sealed is still held");
+        drop(unapplied);
         assert!(!room.must_wait());
         room.limit(150, true);
-        assert!(room.must_wait());
+        assert!(!room.must_wait() && room.is_full());
     }
 }

@@ -4,6 +4,7 @@ use super::actor::{Actor, ActorEvents, Turn};
 use super::exchange::{ActorSignal, WorkerSignal};
 use super::operator::OperatorError;
 use crate::failpoint;
+use crate::threads::ThreadKind;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -110,6 +111,7 @@ struct Seat {
 }
 
 fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
+    ThreadKind::Stream.apply();
     let mut seats: Vec<Seat> = Vec::new();
     let mut measured_us = 0;
     while !shared.stop.load(Ordering::Acquire) {

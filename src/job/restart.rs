@@ -11,6 +11,7 @@ use super::committers::Committers;
 use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting, decide_settings};
 use super::manager::JobError;
+use super::memory;
 use super::restart_policy::Verdict;
 use super::running::{Ground, JobSpec, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
@@ -22,24 +23,19 @@ use crate::dataflow::exchange::channel_bytes;
 use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::ApplyHandle;
-use crate::state::budget::{Budget, held_bytes};
+use crate::state::budget::Budget;
 use crate::state::rocks::RocksStore;
 use crate::state::store::StateStore;
 use crate::state::table::TableLayout;
+use crate::state::writes::RunPool;
 use crate::stream::Epoch;
+use crate::threads::ThreadKind;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
 use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
-
-/// From one look at the process's memory to the next.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// From one eviction to the next: its effect is to be seen first.
-const EVICTION_PAUSE: Duration = Duration::from_millis(500);
-/// From one checkpoint that memory asks for to the next.
-const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
@@ -137,7 +133,11 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     let runtime = tokio::runtime::Handle::current();
     let prepared = tokio::task::spawn_blocking(move || {
         let _entered = runtime.enter();
-        prepare(&of_thread)
+        // The store's own threads are started here.
+        ThreadKind::Stream.apply();
+        let prepared = prepare(&of_thread);
+        ThreadKind::Client.apply();
+        prepared
     })
     .await
     .map_err(|e| JobError::internal(format!("could not start the dataflow: {e}")))??;
@@ -168,40 +168,10 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     for object in filling {
         tokio::spawn(refill(Arc::clone(lasting), Arc::clone(&incarnation), object));
     }
-    tokio::spawn(keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
+    tokio::spawn(memory::keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
     lasting.set_incarnation(Some(incarnation));
     tracing::info!(epoch = %restored, elapsed_ms = started.elapsed().as_millis() as u64, "dataflow is running");
     Ok(())
-}
-
-/// Compares what the process holds with its budget, as long as the dataflow lives.
-async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
-    let (dirty_asks, dirty_waits) = budget.dirty();
-    let mut evicted = None;
-    let mut asked = None;
-    let past = |at: Option<Instant>, pause| at.is_none_or(|at: Instant| at.elapsed() >= pause);
-    loop {
-        let Some(incarnation) = incarnation.upgrade() else { return };
-        let running = &incarnation.running;
-        // Where the kernel does not tell, there is no limit to keep.
-        let held = held_bytes().unwrap_or(0);
-        let excess = budget.excess(held);
-        if excess > 0 && past(evicted, EVICTION_PAUSE) {
-            tracing::debug!(held, excess, "asking operators to forget cold state");
-            running.evict(excess);
-            evicted = Some(Instant::now());
-        }
-        let (fill, refill) = budget.room(held);
-        running.room().set(fill, refill);
-        running.room().limit(dirty_waits, budget.is_full(held));
-        if running.room().dirty() > dirty_asks && past(asked, CHECKPOINT_PAUSE) {
-            // Nobody waits for the answer: if it fails, the next look asks again.
-            running.coordinator().send(Message::Checkpoint(tokio::sync::oneshot::channel().0));
-            asked = Some(Instant::now());
-        }
-        drop(incarnation);
-        tokio::time::sleep(LOOK_PAUSE).await;
-    }
 }
 
 /// A job that the restored checkpoint lacks fills again, in the background.
@@ -234,7 +204,8 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let dml_position = manifest.as_ref().map_or(0, |m| m.dml_position);
     // A checkpoint older than the last one may be all that is intact: it replays more.
     lasting.dml.rewind(dml_position).map_err(|e| JobError::io("read the DML log", &e))?;
-    let apply = ApplyHandle::start(Box::new(store), restored, dml_position)
+    let pool = RunPool::within(lasting.config.memory_limit);
+    let apply = ApplyHandle::start(Box::new(store), restored, dml_position, pool)
         .map_err(|e| JobError::io("start the state store", &e))?;
     let published = apply.published();
     let state: StateSource = {
@@ -268,6 +239,8 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     };
     let moved = ground.moved.clone();
     let running = Running::start(ground).map_err(|e| JobError::io("start the workers", &e))?;
+    let (_, dirty_waits) = Budget::new(lasting.config.memory_limit).dirty();
+    running.room().limit(dirty_waits, false);
     let fingerprints: super::storing::Fingerprints = Arc::default();
     let storing = Arc::new(Storing::new(running.tables_of()));
     let facts = manifest_facts(lasting, &fingerprints);

@@ -16,6 +16,7 @@ use crate::state::StateError;
 use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
 use crate::state::writes::Writes;
 use crate::stream::Epoch;
+use crate::threads::ThreadKind;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
@@ -188,6 +189,7 @@ impl EpochStore for Store {
 }
 
 fn write_manifests(queue: &mpsc::Receiver<Making>, coordinator: &CoordinatorHandle, facts: &ManifestFacts) {
+    ThreadKind::Stream.apply();
     while let Ok(Making { contents, applied }) = queue.recv() {
         let epoch = contents.epoch;
         let made = match applied.blocking_recv() {

@@ -215,13 +215,15 @@ impl Aggregate {
                 return Ok(Progress::More);
             }
             if at.fresh < self.fresh.len() {
-                let end = self.fresh.len().min(at.fresh + CHUNK_GROUPS);
+                let end = self.fresh.len().min(at.fresh + CHUNK_GROUPS.min(out.room()));
                 self.emit_fresh(&self.fresh[at.fresh..end], out)?;
                 at.fresh = end;
             } else {
                 let mut end = at.existing;
                 let mut groups = 0;
-                while end < self.existing.len() && (groups == 0 || groups < CHUNK_GROUPS) {
+                // Each group is said twice: as it was, and as it is.
+                let most = CHUNK_GROUPS.min(out.room() / 2);
+                while end < self.existing.len() && (groups == 0 || groups < most) {
                     groups += self.existing[end].groups.len();
                     end += 1;
                 }

@@ -180,13 +180,13 @@ impl Operator for Backfill {
         }
         crate::failpoint::hit("backfill.chunk")?;
         let mut rows = 0;
-        while rows < CHUNK_ROWS {
+        while rows < CHUNK_ROWS && !out.is_full() {
             let Position::Scanning { vnode, rest, later } =
                 std::mem::replace(&mut self.position, Position::Done)
             else {
                 break;
             };
-            let chunk = self.spec.layout.scan(&*state, &rest, CHUNK_ROWS)?;
+            let chunk = self.spec.layout.scan(&*state, &rest, CHUNK_ROWS.min(out.room()))?;
             match chunk.next {
                 Some(rest) => self.position = Position::Scanning { vnode, rest, later },
                 None => self.next_vnode(later),

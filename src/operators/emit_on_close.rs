@@ -11,7 +11,7 @@
 
 use super::expr::nullable;
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored};
+use crate::dataflow::operator::{Operator, OperatorError, Output, Progress, Restored};
 use crate::state::StateError;
 use crate::state::expire::encoded_time;
 use crate::state::key::KeyCodec;
@@ -19,7 +19,7 @@ use crate::state::store::{WriteOp, WriteRun, full_key, prefix_end};
 use crate::state::table::decode_count;
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
-use crate::stream::{Barrier, ChangeBatch, Vnode, Watermark};
+use crate::stream::{Barrier, BarrierKind, ChangeBatch, Vnode, Watermark};
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use hashbrown::HashMap;
@@ -115,7 +115,7 @@ impl EmitOnClose {
         let bound = encoded_time(below_us);
         loop {
             let below = (Bound::Unbounded, Bound::Excluded(bound.as_slice()));
-            let closed = self.held.range::<[u8], _>(below).take(OUTPUT_ROWS_MAX);
+            let closed = self.held.range::<[u8], _>(below).take(out.room());
             let closed: Vec<(Arc<[u8]>, Held)> = closed.map(|(row, held)| (row.clone(), *held)).collect();
             if closed.is_empty() {
                 break;
@@ -201,6 +201,10 @@ impl Operator for EmitOnClose {
 
     fn resume(&mut self, out: &mut Output) -> Result<Progress, OperatorError> {
         self.close(out)
+    }
+
+    fn held_until(&self) -> Option<BarrierKind> {
+        Some(BarrierKind::Checkpoint)
     }
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {

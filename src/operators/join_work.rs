@@ -190,8 +190,7 @@ impl HashJoin {
 
     /// The next piece of pairs. Returns how many candidates it looked at.
     fn pairs(&mut self, work: &mut Work, out: &mut Output) -> Result<usize, OperatorError> {
-        let limit =
-            if self.residual.is_some() { self.piece_rows } else { self.piece_rows.min(out.room().max(1)) };
+        let limit = if self.residual.is_some() { self.piece_rows } else { self.piece_rows.min(out.room()) };
         let other = &self.sides[1 - work.side];
         let (mut rows, mut ids) = (Vec::new(), Vec::new());
         candidates(other, &work.heads, &mut work.cursor, limit, &mut rows, &mut ids);
@@ -418,7 +417,7 @@ impl HashJoin {
     fn flip(&self, work: &mut Work, out: &mut Output) -> Result<(), OperatorError> {
         let other = &self.sides[1 - work.side];
         let (mut ids, mut diffs) = (Vec::new(), Vec::new());
-        let limit = self.piece_rows.min(out.room().max(1));
+        let limit = self.piece_rows.min(out.room());
         while ids.len() < limit && work.flip < work.flips.len() {
             let Flip { row, sign } = work.flips[work.flip];
             let id = work.flip_row.unwrap_or(row);

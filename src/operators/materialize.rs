@@ -11,12 +11,12 @@
 //! are counted as conflicts.
 
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress};
+use crate::dataflow::operator::{Operator, OperatorError, Output, Progress};
 use crate::state::key::KeyCodec;
 use crate::state::table::TableLayout;
 use crate::stream::builder::ChangeBuilder;
 use crate::stream::vnode::hash_columns;
-use crate::stream::{Barrier, ChangeBatch, Watermark};
+use crate::stream::{Barrier, BarrierKind, ChangeBatch, Watermark};
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::datatypes::SchemaRef;
 use hashbrown::hash_table::Entry;
@@ -69,7 +69,7 @@ impl Materialize {
                     self.said = Some((batch, at));
                     return Progress::More;
                 }
-                let rows = OUTPUT_ROWS_MAX.min(batch.num_rows() - at);
+                let rows = out.room().min(batch.num_rows() - at);
                 out.push(if rows == batch.num_rows() { batch.clone() } else { batch.slice(at, rows) });
                 at += rows;
             }
@@ -186,8 +186,8 @@ impl Operator for Materialize {
         Ok(self.say(out))
     }
 
-    fn holds_changes(&self) -> bool {
-        true
+    fn held_until(&self) -> Option<BarrierKind> {
+        Some(BarrierKind::Tick)
     }
 
     fn seal(&mut self, _barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {

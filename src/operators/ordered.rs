@@ -9,7 +9,10 @@
 
 use crate::dataflow::operator::OperatorError;
 use crate::state::key::{EncodedKeys, KeyCodec};
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanArray, PrimitiveArray, StringArray,
+    StringBuilder,
+};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
     Int32Type, Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
@@ -243,17 +246,27 @@ impl Order for ByteOrder {
     }
 
     fn column<'a>(&self, keys: impl Iterator<Item = Option<&'a [u8]>>) -> Result<ArrayRef, OperatorError> {
+        let keys: Vec<Option<&[u8]>> = keys.collect();
+        // Long ones are not to be copied from one buffer to the next greater.
+        let bytes = keys.iter().flatten().map(|key| key.len()).sum();
         match self.data_type {
             DataType::Utf8 => {
-                let text = |key: Option<&'a [u8]>| key.map(std::str::from_utf8).transpose();
-                let column: Result<StringArray, _> = keys.map(text).collect();
-                let column = column.map_err(|e| OperatorError::Internal(format!("text is no UTF-8: {e}")))?;
-                Ok(Arc::new(column))
+                let mut column = StringBuilder::with_capacity(keys.len(), bytes);
+                for key in keys {
+                    let text = key.map(std::str::from_utf8).transpose();
+                    let no_text = |e| OperatorError::Internal(format!("text is no UTF-8: {e}"));
+                    column.append_option(text.map_err(no_text)?);
+                }
+                Ok(Arc::new(column.finish()))
             }
-            DataType::Binary => Ok(Arc::new(keys.collect::<BinaryArray>())),
+            DataType::Binary => {
+                let mut column = BinaryBuilder::with_capacity(keys.len(), bytes);
+                keys.into_iter().for_each(|key| column.append_option(key));
+                Ok(Arc::new(column.finish()))
+            }
             _ => {
                 let null = self.null_key();
-                let keys: Vec<&[u8]> = keys.map(|k| k.unwrap_or(&null)).collect();
+                let keys: Vec<&[u8]> = keys.into_iter().map(|k| k.unwrap_or(&null)).collect();
                 let mut columns = self.codec.decode(keys.into_iter())?;
                 Ok(columns.swap_remove(0))
             }

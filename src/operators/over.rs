@@ -15,9 +15,7 @@ use super::top_n::TopN;
 use super::top_n_spec::TopNSpec;
 use super::top_n_window::Window;
 use crate::checkpoint::participant::Sealed;
-use crate::dataflow::operator::{
-    Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
-};
+use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::stream::builder::{ChangeBuilder, batch_of};
 use crate::stream::{Barrier, ChangeBatch, Epoch, Watermark};
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
@@ -104,13 +102,11 @@ impl Over {
                     self.saying.push_front(batch);
                     return Ok(Progress::More);
                 }
-                if batch.num_rows() > OUTPUT_ROWS_MAX {
-                    let rest = batch.num_rows() - OUTPUT_ROWS_MAX;
-                    self.saying.push_front(batch.slice(OUTPUT_ROWS_MAX, rest));
-                    out.push(batch.slice(0, OUTPUT_ROWS_MAX));
-                } else {
-                    out.push(batch);
+                let rows = batch.num_rows().min(out.room());
+                if rows < batch.num_rows() {
+                    self.saying.push_front(batch.slice(rows, batch.num_rows() - rows));
                 }
+                out.push(batch.slice(0, rows));
             }
             let Some((group, before, after)) = self.rows.take_changed() else {
                 self.rows.pass_watermarks(out);

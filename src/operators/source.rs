@@ -410,7 +410,7 @@ impl Operator for SourceReader {
                 continue;
             }
             split.wake_us = None;
-            let polled = split.reader.poll(POLL_ROWS_MAX, now_us).map_err(|e| {
+            let polled = split.reader.poll(POLL_ROWS_MAX.min(out.room()), now_us).map_err(|e| {
                 OperatorError::Source(format!("{} of source {}: {e}", split.split.name, self.spec.id))
             })?;
             if split.reader.between() || !matches!(polled, SplitPoll::Rows(..)) {

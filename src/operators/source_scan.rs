@@ -162,7 +162,10 @@ impl Operator for SourceScan {
         let mut until_us = None;
         for _ in 0..self.past.len() {
             let Some((mut reader, mut mark)) = self.past.pop_front() else { break };
-            match reader.poll(POLL_ROWS_MAX, now_us).map_err(|e| OperatorError::Source(e.to_string()))? {
+            match reader
+                .poll(POLL_ROWS_MAX.min(out.room()), now_us)
+                .map_err(|e| OperatorError::Source(e.to_string()))?
+            {
                 SplitPoll::Rows(rows, _dead_already_kept) => {
                     self.past_rows += rows.num_rows() as u64;
                     let rows = self.in_time(rows, &mut mark)?;

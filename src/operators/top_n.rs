@@ -264,7 +264,7 @@ impl TopN {
             if out.is_full() {
                 return Ok(Progress::More);
             }
-            let rows = self.saying.len().min(OUTPUT_ROWS_MAX);
+            let rows = self.saying.len().min(out.room());
             let piece: Vec<Say> = self.saying.drain(..rows).collect();
             out.push(self.decode(&piece)?);
         }

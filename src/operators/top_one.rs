@@ -17,9 +17,7 @@ use super::row_order::RowOrder;
 use super::top_n_spec::TopNSpec;
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
-use crate::dataflow::operator::{
-    Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
-};
+use crate::dataflow::operator::{Fetched, Operator, OperatorError, Output, Progress, Restored, Wanted};
 use crate::state::key::KeyOrder;
 use crate::state::store::full_key;
 use crate::state::table::{StateTable, TableLayout};
@@ -214,7 +212,9 @@ impl TopOne {
                 return Ok(Progress::More);
             }
             let (mut ids, mut diffs) = (Vec::new(), Vec::new());
-            while ids.len() < OUTPUT_ROWS_MAX - 1
+            // A group is said by two rows at most.
+            let most = out.room();
+            while ids.len() < most
                 && let Some(group) = self.dirty.pop_front()
             {
                 let best = &mut self.groups[group as usize];

@@ -28,7 +28,7 @@ impl Values {
             if out.is_full() {
                 return Progress::More;
             }
-            let rows = (self.rows.num_rows() - self.emitted).min(BATCH_ROWS_MAX);
+            let rows = (self.rows.num_rows() - self.emitted).min(BATCH_ROWS_MAX).min(out.room());
             out.push(ChangeBatch::insertions(self.rows.slice(self.emitted, rows)));
             self.emitted += rows;
         }

@@ -12,6 +12,7 @@ use super::window::WindowQueryPlanner;
 use super::{QueryOptions, ServeContext, ServeError};
 use crate::config::Config;
 use crate::telemetry::METRICS;
+use crate::threads::ThreadKind;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ParamValues;
@@ -35,9 +36,6 @@ use tokio_util::sync::CancellationToken;
 use weir_sql::functions::analyzer_rules;
 use weir_sql::plan::optimize::planning_options;
 
-/// How much less willing the system is to run queries than the dataflow.
-const QUERY_NICENESS: i32 = 5;
-
 /// The threads that run queries, and what all queries' plans are made with.
 pub struct QueryEngine {
     runtime: Option<tokio::runtime::Runtime>,
@@ -53,7 +51,7 @@ impl QueryEngine {
             .thread_name("weir-query")
             .thread_stack_size(crate::config::STACK_BYTES)
             .enable_time()
-            .on_thread_start(lower_priority)
+            .on_thread_start(|| ThreadKind::Query.apply())
             .build()?;
         let mut options = planning_options();
         // A scalar subquery over a few rows is cheaper run once than joined.
@@ -92,15 +90,6 @@ impl Drop for QueryEngine {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-fn lower_priority() {
-    // SAFETY: plain system calls on the calling thread's own id.
-    #[allow(unsafe_code)]
-    unsafe {
-        let thread = libc::syscall(libc::SYS_gettid) as libc::id_t;
-        libc::setpriority(libc::PRIO_PROCESS, thread, QUERY_NICENESS);
     }
 }
 

@@ -9,9 +9,11 @@
 //!                  9/10   from here on they are asked to forget cold state, down to 8/10;
 //!                         it is read back from the state store when it is wanted
 //!                 19/20   from here on sources wait
-//!   changed state  1/4    can't be forgotten before it is sealed and applied: a checkpoint is asked for
-//!                  3/8    sources wait for it
+//!   changed state  1/8    can't be forgotten before it is sealed and applied: a checkpoint is asked for
+//!                  3/16   sources wait for it
 //! ```
+//! A changed row is held up to three times while it is written: by its operator, as the columns that
+//! were handed over, and encoded.
 
 /// Bytes of memory that the process itself holds: resident, and not of a file.
 pub fn held_bytes() -> Option<usize> {
@@ -56,7 +58,7 @@ impl Budget {
     /// How many bytes of state may be changed before a checkpoint is asked for, and before sources
     /// wait for it.
     pub fn dirty(&self) -> (usize, usize) {
-        (self.limit / 4, self.limit / 8 * 3)
+        (self.limit / 8, self.limit / 16 * 3)
     }
 }
 

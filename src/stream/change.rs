@@ -116,6 +116,17 @@ impl ChangeBatch {
         Self { rows: self.rows.clone(), diffs: Some(diffs) }
     }
 
+    /// Bytes of its own rows, where it is a slice of others'.
+    pub fn slice_memory(&self) -> usize {
+        use arrow::array::Array;
+        let of_column = |column: &ArrayRef| {
+            let data = column.to_data();
+            data.get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
+        };
+        let columns: usize = self.rows.columns().iter().map(of_column).sum();
+        columns + self.diffs.as_ref().map_or(0, |d| d.len() * 8)
+    }
+
     /// Bytes held, as Arrow counts them.
     pub fn memory(&self) -> usize {
         self.rows.get_array_memory_size() + self.diffs.as_ref().map_or(0, |d| d.len() * 8)

@@ -1,7 +1,8 @@
 //! State that is not in memory: after a restart, and where it is more than memory may hold. Operators
 //! read through; results are those of the same queries as batches.
 
-use crate::harness::{Weir, rows, run};
+use crate::harness::{PATIENCE, Weir, rows, run, value};
+use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 
 /// Each view, and what it is of.
@@ -97,4 +98,53 @@ async fn without_memory_everything_is_read_through_and_right() {
         check(&client, "later").await;
     }
     assert!(weir.metric("weir_dataflow_incomplete_operators").is_some_and(|n| n > 0.0));
+}
+
+/// `memory.limit`, and what the kernel lets the process have: a byte more, and it aborts. The kernel
+/// counts all that may be written to, touched or not: half of it are stacks, and code.
+const LIMIT_MB: usize = 64;
+const HARD_MB: usize = 480;
+/// Groups, and bytes of text that each keeps twice: in the view and in its aggregate's own state.
+const GROUPS: usize = 80_000;
+const TEXT: usize = 4000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_ten_times_the_memory_limit_is_kept_through_a_kill() {
+    let limit = format!("memory.limit={LIMIT_MB}MB");
+    let mut weir = Weir::within(HARD_MB << 20, &["--parallelism", "2", "--set", &limit]).await;
+    let client = weir.connect().await;
+    // Every group is touched early, and again when it has long left memory.
+    let rows = 2 * GROUPS;
+    run(
+        &client,
+        &format!(
+            "CREATE SOURCE s (k bigint) WITH (connector = 'datagen', rate = 20000, rows = {rows}, \
+               fields.k.kind = 'sequence', fields.k.start = 0, fields.k.end = {rows}) FORMAT PLAIN ENCODE JSON;
+             CREATE MATERIALIZED VIEW v AS SELECT k % {GROUPS} AS g, count(*) AS n, sum(k) AS total, \
+               max(repeat(chr((65 + k % 26)::int), {TEXT})) AS text FROM s GROUP BY k % {GROUPS}"
+        ),
+    )
+    .await;
+    let rows_seen = "SELECT coalesce(sum(n), 0)::bigint FROM v";
+    until(&client, rows_seen, |seen| seen > GROUPS * 5 / 4).await;
+    weir.kill_and_restart().await;
+    let client = weir.connect().await;
+    until(&client, rows_seen, |seen| seen == rows).await;
+    let sums = "SELECT count(*), min(n), max(n), sum(total)::bigint, sum(length(text))::bigint FROM v";
+    let expected = [GROUPS, 2, 2, rows * (rows - 1) / 2, GROUPS * TEXT].map(|number| number.to_string());
+    assert_eq!(crate::harness::rows(&client, sums).await, [expected]);
+    assert_eq!(value(&client, "SELECT text FROM v WHERE g = 27").await, "D".repeat(TEXT));
+}
+
+/// Waits until the number that a query gives is as it should be.
+async fn until(client: &Client, sql: &str, reached: impl Fn(usize) -> bool) {
+    let deadline = Instant::now() + 2 * PATIENCE;
+    loop {
+        let now = value(client, sql).await;
+        if now.parse().is_ok_and(&reached) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{sql}: still {now}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }

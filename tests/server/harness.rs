@@ -32,6 +32,8 @@ pub fn free_port() -> u16 {
 pub struct Weir {
     dir: TempDir,
     options: Vec<String>,
+    /// Bytes of data that the kernel lets the process have, if not all.
+    data_max: Option<usize>,
     process: Option<Child>,
     port: u16,
     http: u16,
@@ -47,8 +49,18 @@ impl Weir {
     pub async fn with(options: &[&str], environment: &[(&str, &str)]) -> Weir {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut weir = Weir { dir, options, process: None, port: 0, http: 0 };
+        let mut weir = Weir { dir, options, data_max: None, process: None, port: 0, http: 0 };
         weir.begin(environment);
+        weir.wait_ready().await;
+        weir
+    }
+
+    /// The same, where the kernel refuses memory beyond `bytes`: the process aborts then.
+    pub async fn within(bytes: usize, options: &[&str]) -> Weir {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mut weir = Weir { dir, options, data_max: Some(bytes), process: None, port: 0, http: 0 };
+        weir.begin(&[]);
         weir.wait_ready().await;
         weir
     }
@@ -58,7 +70,12 @@ impl Weir {
         assert!(self.process.is_none(), "one process at a time");
         (self.port, self.http) = (free_port(), free_port());
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let binary = env!("CARGO_BIN_EXE_weir");
+        let mut command = Command::new(if self.data_max.is_some() { "prlimit" } else { binary });
+        if let Some(bytes) = self.data_max {
+            // The allocator would reserve far more than it uses.
+            command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0").arg(format!("--data={bytes}")).arg(binary);
+        }
         command
             .arg("serve")
             .arg("--data-dir")
