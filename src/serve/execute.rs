@@ -7,6 +7,7 @@
 //! ```
 //! Dropping the stream ends the query.
 
+use super::lookup::LookupPlanner;
 use super::snapshot::{QuerySnapshot, ReadPoint};
 use super::window::WindowQueryPlanner;
 use super::{QueryOptions, ServeContext, ServeError};
@@ -39,7 +40,13 @@ use weir_sql::plan::optimize::planning_options;
 /// The threads that run queries, and what all queries' plans are made with.
 pub struct QueryEngine {
     runtime: Option<tokio::runtime::Runtime>,
-    state: SessionState,
+    planners: Arc<Planners>,
+}
+
+/// What plans are made with.
+struct Planners {
+    lookups: LookupPlanner,
+    all: SessionState,
 }
 
 impl QueryEngine {
@@ -58,17 +65,34 @@ impl QueryEngine {
         options.optimizer.enable_physical_uncorrelated_scalar_subquery = true;
         let mut session = SessionConfig::from(options).with_target_partitions(config.query_threads);
         session.options_mut().execution.collect_statistics = false;
-        let state = SessionStateBuilder::new()
+        let lookups = LookupPlanner::new(session.clone());
+        let all = SessionStateBuilder::new()
             .with_optimizer_rules(weir_sql::binder::optimize::batch_rules())
             .with_config(session)
             .with_analyzer_rules(analyzer_rules())
             .with_query_planner(Arc::new(WindowQueryPlanner))
             .build();
-        Ok(Self { runtime: Some(runtime), state })
+        Ok(Self { runtime: Some(runtime), planners: Arc::new(Planners { lookups, all }) })
     }
 
     fn handle(&self) -> &tokio::runtime::Handle {
         self.runtime.as_ref().expect("taken by drop only").handle()
+    }
+}
+
+impl Planners {
+    /// The rows of `plan`, of which at most `memory_limit` bytes are held.
+    async fn start(
+        &self,
+        plan: &LogicalPlan,
+        memory_limit: usize,
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        if let Some(rows) = self.lookups.execute(plan).await? {
+            return Ok(rows);
+        }
+        let session = self.session(memory_limit)?;
+        let physical = session.create_physical_plan(plan).await?;
+        execute_stream(physical, session.task_ctx())
     }
 
     /// What one query is planned and run with.
@@ -78,7 +102,7 @@ impl QueryEngine {
             .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
             .build_arc()?;
         let mut state =
-            SessionStateBuilder::new_from_existing(self.state.clone()).with_runtime_env(runtime).build();
+            SessionStateBuilder::new_from_existing(self.all.clone()).with_runtime_env(runtime).build();
         state.mark_start_execution();
         Ok(state)
     }
@@ -146,12 +170,12 @@ impl QueryEngine {
     ) -> Result<SendableRecordBatchStream, ServeError> {
         let deadline = timeout.filter(|t| *t > Duration::ZERO).map(|t| Instant::now() + t);
         let ending = Ending { cancel, deadline };
-        let session = self.session(memory_limit)?;
         let (schema_sender, schema) = oneshot::channel();
         let (sender, batches) = mpsc::channel(2);
         // A set, because dropping it aborts the task.
         let mut task = JoinSet::new();
-        task.spawn_on(run(session, plan, schema_sender, sender), self.handle());
+        let planners = Arc::clone(&self.planners);
+        task.spawn_on(run(planners, plan, memory_limit, schema_sender, sender), self.handle());
         let schema = match ending.or(schema).await? {
             Ok(schema) => schema?,
             Err(_) => return Err(panicked(task).await),
@@ -169,16 +193,13 @@ fn with_params(plan: LogicalPlan, params: Option<ParamValues>) -> Result<Logical
 
 /// Plans and runs the query, on the query threads.
 async fn run(
-    session: SessionState,
+    planners: Arc<Planners>,
     plan: LogicalPlan,
+    memory_limit: usize,
     schema: oneshot::Sender<Result<SchemaRef, ServeError>>,
     sender: mpsc::Sender<Result<RecordBatch, DataFusionError>>,
 ) {
-    let started = async {
-        let physical = session.create_physical_plan(&plan).await?;
-        execute_stream(physical, session.task_ctx())
-    };
-    let mut stream = match started.await {
+    let mut stream = match planners.start(&plan, memory_limit).await {
         Ok(stream) => stream,
         Err(error) => return drop(schema.send(Err(error.into()))),
     };

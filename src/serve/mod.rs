@@ -17,6 +17,7 @@ pub mod execute;
 pub mod http;
 pub mod information_schema;
 pub mod layout;
+mod lookup;
 pub mod overlay;
 mod pg_bodies;
 pub mod pg_catalog;

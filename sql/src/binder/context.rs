@@ -124,19 +124,20 @@ fn names_of<'a>(name: &'a str, aliases: &'a [String]) -> impl Iterator<Item = St
 /// Looks names up for DataFusion's SQL planner, and remembers what was found.
 pub(super) struct Provider<'a> {
     pub(super) context: &'a BindContext,
-    own: HashMap<String, Arc<ScalarUDF>>,
     reads: RefCell<BTreeSet<ObjectId>>,
     view_depth: Cell<usize>,
 }
 
 impl<'a> Provider<'a> {
     pub(super) fn new(context: &'a BindContext) -> Self {
-        Self {
-            context,
-            own: scalar_by_name(&context.functions),
-            reads: RefCell::default(),
-            view_depth: Cell::new(0),
-        }
+        Self { context, reads: RefCell::default(), view_depth: Cell::new(0) }
+    }
+
+    /// A function of the session's own.
+    fn own(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
+        let is_named =
+            |f: &&Arc<ScalarUDF>| f.name() == name || f.aliases().iter().any(|alias| alias == name);
+        self.context.functions.iter().find(is_named)
     }
 
     /// The objects that were looked up so far, in views too.
@@ -241,7 +242,7 @@ impl ContextProvider for Provider<'_> {
     /// An unknown function gets a stand-in that fails when its arguments' types are known, so that
     /// the error can name them.
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        if let Some(function) = self.own.get(name).or_else(|| REGISTRY.scalar.get(name)) {
+        if let Some(function) = self.own(name).or_else(|| REGISTRY.scalar.get(name)) {
             return Some(common_type::lenient(Arc::clone(function)));
         }
         // `unnest` is the planner's own.
@@ -274,7 +275,8 @@ impl ContextProvider for Provider<'_> {
     }
 
     fn udf_names(&self) -> Vec<String> {
-        REGISTRY.scalar.keys().chain(self.own.keys()).cloned().collect()
+        let own = self.context.functions.iter().flat_map(|f| names_of(f.name(), f.aliases()));
+        REGISTRY.scalar.keys().cloned().chain(own).collect()
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
