@@ -4,14 +4,16 @@
 //! Values are text, as SQL writes them; [`SettingSpec::normalize`] checks one and gives the
 //! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
 
-use crate::units::{available_memory, date_style, distance, parse_bool, parse_percent, time_zone};
+use crate::units::{
+    available_memory, date_style, distance, memory_size, parse_bool, parse_percent, time_zone,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_catalog::{ClientError, SqlState};
 
-pub use crate::units::{Users, format_bytes, format_duration, parse_bytes, parse_duration};
+pub use crate::units::{TlsSettings, Users, format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// What a setting's text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +135,9 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("statement_timeout", Kind::Duration, "0", Scope::Session, "The time after which a statement is cancelled; 0: never."),
     setting("synchronous_commit", Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]), "on", Scope::Session, "Accepted for compatibility; acknowledged is always durable."),
     setting("TimeZone", Kind::TimeZone, "UTC", Scope::Session, "The time zone of timestamptz in text."),
+    setting("tls.cert", Kind::Text, "", Scope::Server, "A PEM file with the server's certificate, and those that vouch for it; clients may then encrypt."),
+    setting("tls.key", Kind::Text, "", Scope::Server, "A PEM file with the certificate's private key."),
+    setting("tls.required", Kind::Bool, "off", Scope::Server, "Whether clients that don't encrypt are refused."),
     setting("transaction_isolation", Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]), "read committed", Scope::Session, "Above read committed, all statements of a block read one epoch."),
     setting("transaction_read_only", Kind::Bool, "off", Scope::Session, "Whether the transaction may only read."),
 ];
@@ -434,6 +439,11 @@ impl Config {
         &self.values["log.filter"]
     }
 
+    /// `tls.*`, if anything is said.
+    pub fn tls(&self) -> Option<TlsSettings> {
+        TlsSettings::of(|name| &self.values[name])
+    }
+
     /// The settings of a database whose own are `settings` (`CatalogSnapshot::settings`).
     pub fn of_database(&self, settings: &BTreeMap<String, String>) -> DatabaseConfig {
         DatabaseConfig::of(|name| settings.get(name).unwrap_or(&self.values[name]).clone())
@@ -481,13 +491,6 @@ fn flatten(prefix: &str, table: &toml::Table, found: &mut BTreeMap<String, Strin
             toml::Value::String(text) => drop(found.insert(name, text.clone())),
             other => drop(found.insert(name, other.to_string())),
         }
-    }
-}
-
-fn memory_size(value: &str, whole: usize) -> usize {
-    match parse_percent(value) {
-        Some(percent) => whole / 100 * usize::from(percent),
-        None => parse_bytes(value).map_or(whole, |bytes| bytes as usize),
     }
 }
 

@@ -16,6 +16,16 @@ pub enum ServerError {
          set auth.users (or the environment variable WEIR_AUTH_USERS) to name:password"
     )]
     NotLoopback(SocketAddr),
+    /// The user's; never: what `tls.cert` and `tls.key` name can't be used.
+    #[error("could not use {setting} = {path}: {reason}")]
+    Tls {
+        /// The setting.
+        setting: &'static str,
+        /// What it says.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
     /// External; retry when the other has gone: a port is taken.
     #[error("could not listen on {address}: {reason}")]
     Listen {

@@ -14,7 +14,7 @@ use crate::job::manager::Database;
 use crate::serve::http::serve_http;
 use crate::serve::{Binding, Connectors, ServeContext, SessionInfo};
 use crate::session::SessionManager;
-use crate::wire::serve_connections;
+use crate::wire::{Encryption, serve_connections};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -42,6 +42,10 @@ impl Server {
         if !config.listen.ip().is_loopback() && config.users.is_empty() {
             return Err(ServerError::NotLoopback(config.listen));
         }
+        let encryption = match config.tls() {
+            Some(tls) => Some(Arc::new(Encryption::read(&tls)?)),
+            None => None,
+        };
         let config = Arc::new(config);
         let listener = listen(config.listen).await?;
         let http = listen(config.http).await?;
@@ -60,7 +64,7 @@ impl Server {
             serve: Arc::clone(&serve),
             stop: stop.clone(),
             tasks: vec![
-                tokio::spawn(serve_connections(listener, sessions, stop.clone())),
+                tokio::spawn(serve_connections(listener, sessions, encryption, stop.clone())),
                 tokio::spawn(async move {
                     if let Err(error) = serve_http(http, serve, stop).await {
                         tracing::error!(%error, "health and metrics are not served any more");

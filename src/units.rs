@@ -157,3 +157,31 @@ impl std::fmt::Debug for Users {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
+
+/// The bytes that a size, or a share of `whole`, means.
+pub fn memory_size(value: &str, whole: usize) -> usize {
+    match parse_percent(value) {
+        Some(percent) => whole / 100 * usize::from(percent),
+        None => parse_bytes(value).map_or(whole, |bytes| bytes as usize),
+    }
+}
+
+/// How clients may encrypt: `tls.*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// `tls.cert`
+    pub cert: String,
+    /// `tls.key`
+    pub key: String,
+    /// `tls.required`
+    pub required: bool,
+}
+
+impl TlsSettings {
+    /// Of the values of settings; `None` where none of them says anything.
+    pub fn of<'a>(value: impl Fn(&str) -> &'a String) -> Option<Self> {
+        let (cert, key) = (value("tls.cert").clone(), value("tls.key").clone());
+        let required = parse_bool(value("tls.required")).unwrap_or(false);
+        (required || !cert.is_empty() || !key.is_empty()).then_some(Self { cert, key, required })
+    }
+}

@@ -128,6 +128,11 @@ impl SessionError {
         self
     }
 
+    /// Whether the connection ends with it.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.0.severity, Severity::Fatal)
+    }
+
     /// What is told of it.
     pub fn fault(&self) -> &Fault {
         &self.0

@@ -54,7 +54,7 @@ impl Session {
             let query = query.map_err(|error| error.shifted(parsed.offset))?;
             return Ok(Prepared { parsed, columns: None, ..query });
         }
-        let casts = cast_parameters(&parsed.statement);
+        let casts = cast_parameters(&parsed.statement)?;
         let told = with_casts(&declared, &casts);
         let context =
             self.bind_context(told.iter().map(|field| Some(field.as_ref()?.data_type().clone())).collect());
@@ -186,14 +186,21 @@ pub(super) fn returning_schema(dml: &Dml) -> Option<SchemaRef> {
     Some(Arc::new(Schema::new(returning.iter().map(|(_, field)| field.clone()).collect::<Vec<Field>>())))
 }
 
-/// The parameters that stand in a cast, `$1::int`: the cast tells their type.
-fn cast_parameters(statement: &Statement) -> Vec<(usize, FieldRef)> {
+/// The parameters that stand in a cast, `$1::int`: the cast tells their type. They count from 1.
+fn cast_parameters(statement: &Statement) -> Result<Vec<(usize, FieldRef)>, SessionError> {
     let mut found = Vec::new();
+    let mut zero = false;
+    let number = |expr: &ast::Expr| match expr {
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Placeholder(name) => name.trim_start_matches('$').parse::<usize>().ok(),
+            _ => None,
+        },
+        _ => None,
+    };
     let mut look = |expr: &ast::Expr| {
+        zero |= number(expr) == Some(0);
         if let ast::Expr::Cast { expr, data_type, .. } = expr
-            && let ast::Expr::Value(value) = expr.as_ref()
-            && let ast::Value::Placeholder(name) = &value.value
-            && let Ok(index) = name.trim_start_matches('$').parse::<usize>()
+            && let Some(index) = number(expr.as_ref())
             && let Ok(field) = sql_field("parameter", data_type)
         {
             found.push((index, Arc::new(field)));
@@ -208,7 +215,11 @@ fn cast_parameters(statement: &Statement) -> Vec<(usize, FieldRef)> {
         Statement::Delete(delete) => ast::visit_expressions(delete.as_ref(), &mut look),
         _ => ControlFlow::Continue(()),
     };
-    found
+    if zero { Err(no_parameter("$0")) } else { Ok(found) }
+}
+
+fn no_parameter(name: &str) -> SessionError {
+    SessionError::new(SqlState("42P02"), format!("there is no parameter {name}"))
 }
 
 /// What is known of the parameters before planning: as declared, else as cast.
@@ -238,8 +249,7 @@ fn parameter_types(
     for (name, field) in found {
         let index = name.trim_start_matches('$').parse::<usize>().unwrap_or(0);
         if index == 0 || index > PARAMETERS_MAX {
-            let message = format!("there is no parameter {name}");
-            return Err(SessionError::new(SqlState("42P02"), message));
+            return Err(no_parameter(&name));
         }
         if types.len() < index {
             types.resize(index, None);

@@ -8,6 +8,7 @@
 //! ```
 //! A user that does not exist goes through the same steps, so that names can't be found out.
 
+use super::frame::violation;
 use super::link::{Reader, Writer};
 use crate::config::Users;
 use crate::session::SessionError;
@@ -36,13 +37,14 @@ pub async fn authenticate(
     };
     ask(writer, Authentication::SASL(vec![MECHANISM.to_owned()])).await?;
     let first = match answer(reader).await {
-        Ok(Some(message)) => message.into_sasl_initial_response(),
+        Ok(Some(message)) if is_initial_response(&message) => message.into_sasl_initial_response(),
+        Ok(Some(_)) => return Ok(Err(unexpected())),
         Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) => return Ok(Err(error)),
     };
-    let Ok(first) = first else { return Ok(Err(violation())) };
+    let Ok(first) = first else { return Ok(Err(unexpected())) };
     if first.auth_method != MECHANISM {
-        return Ok(Err(violation()));
+        return Ok(Err(unexpected()));
     }
     let known = users.secret(user).and_then(secret_of);
     let is_known = known.is_some();
@@ -50,7 +52,7 @@ pub async fn authenticate(
     let data = first.data.unwrap_or_default();
     let Ok((challenge, waiting)) = ScramServerAuth::new().on_client_first_message_with_secret(&data, secret)
     else {
-        return Ok(Err(violation()));
+        return Ok(Err(unexpected()));
     };
     ask(writer, Authentication::SASLContinue(challenge.into())).await?;
     let last = match answer(reader).await {
@@ -58,7 +60,7 @@ pub async fn authenticate(
         Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) => return Ok(Err(error)),
     };
-    let Ok(last) = last else { return Ok(Err(violation())) };
+    let Ok(last) = last else { return Ok(Err(unexpected())) };
     match waiting.on_client_final_message(&last.data) {
         Ok(signature) if is_known => {
             writer.put(&PgWireBackendMessage::Authentication(Authentication::SASLFinal(signature.into())))?;
@@ -77,15 +79,26 @@ async fn ask(writer: &mut Writer, what: Authentication) -> io::Result<()> {
 }
 
 async fn answer(reader: &mut Reader) -> Result<Option<PasswordMessageFamily>, SessionError> {
-    match reader.next().await? {
-        Some(PgWireFrontendMessage::PasswordMessageFamily(message)) => Ok(Some(message)),
-        Some(_) => Err(violation()),
-        None => Ok(None),
+    match reader.next().await {
+        Ok(Some(PgWireFrontendMessage::PasswordMessageFamily(message))) => Ok(Some(message)),
+        Ok(Some(_)) => Err(unexpected()),
+        Ok(None) => Ok(None),
+        Err(bad) => Err(bad.error),
     }
 }
 
-fn violation() -> SessionError {
-    SessionError::new(SqlState("08P01"), "expected a SASL response")
+fn unexpected() -> SessionError {
+    violation("expected a SASL response")
+}
+
+/// Whether a message holds a mechanism's name, a length and as many bytes, as pgwire takes for
+/// granted; a length of -1 is no bytes.
+fn is_initial_response(message: &PasswordMessageFamily) -> bool {
+    let PasswordMessageFamily::Raw(body) = message else { return false };
+    let Some(end) = memchr::memchr(0, body) else { return false };
+    let Some((length, data)) = body[end + 1..].split_first_chunk::<4>() else { return false };
+    let length = i32::from_be_bytes(*length);
+    (length == -1 && data.is_empty()) || usize::try_from(length).is_ok_and(|length| length == data.len())
 }
 
 /// The secret of a user: a password, or what PostgreSQL stores of one.

@@ -8,7 +8,9 @@
 
 use super::encode::BatchEncoder;
 use super::extended::Portal;
-use super::link::{Inbox, Reader, Writer};
+use super::frame::{Malformed, violation};
+use super::link::{Inbox, Writer};
+use super::negotiate::{Encryption, negotiate};
 use super::report::notice_response;
 use super::startup;
 use super::types::{Format, row_description};
@@ -42,9 +44,14 @@ pub struct Connection {
 }
 
 /// Serves a client until it leaves or the server shuts down.
-pub async fn serve_connection(socket: TcpStream, manager: Arc<SessionManager>, shutdown: CancellationToken) {
+pub async fn serve_connection(
+    socket: TcpStream,
+    manager: Arc<SessionManager>,
+    encryption: Option<Arc<Encryption>>,
+    shutdown: CancellationToken,
+) {
     let peer = socket.peer_addr().ok();
-    if let Err(error) = run(socket, &manager, &shutdown).await {
+    if let Err(error) = run(socket, &manager, encryption.as_deref(), &shutdown).await {
         tracing::debug!(?peer, %error, "connection ended");
     }
 }
@@ -52,17 +59,22 @@ pub async fn serve_connection(socket: TcpStream, manager: Arc<SessionManager>, s
 async fn run(
     socket: TcpStream,
     manager: &Arc<SessionManager>,
+    encryption: Option<&Encryption>,
     shutdown: &CancellationToken,
 ) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let peer = socket.peer_addr().ok().map(|address| address.ip().to_string());
-    let (read, write) = socket.into_split();
-    let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
+    let starting = async {
+        let Some((mut reader, mut writer)) = negotiate(socket, encryption).await? else { return Ok(None) };
+        let started = startup::start(&mut reader, &mut writer, manager, peer).await?;
+        io::Result::Ok(started.map(|started| (reader, writer, started)))
+    };
     let started = tokio::select! {
-        started = startup::start(&mut reader, &mut writer, manager, peer) => started?,
+        started = tokio::time::timeout(startup::STARTUP_MAX, starting) => started,
         () = shutdown.cancelled() => return Ok(()),
     };
-    let Some((seat, session)) = started else { return Ok(()) };
+    let Ok(started) = started else { return Ok(()) };
+    let Some((reader, writer, (seat, session))) = started? else { return Ok(()) };
     let inbox = reader.spawn(Arc::clone(&seat.slot), shutdown.clone());
     let mut connection = Connection {
         inbox,
@@ -81,16 +93,17 @@ impl Connection {
         loop {
             let next = tokio::select! {
                 biased;
-                () = shutdown.cancelled() => Some(Err(SessionError::shutdown())),
+                () = shutdown.cancelled() => Some(Err(Malformed { kind: 0, error: SessionError::shutdown() })),
                 next = self.inbox.next() => next,
             };
             match next {
                 None | Some(Ok(PgWireFrontendMessage::Terminate(_))) => return self.writer.flush().await,
                 Some(Ok(message)) => self.receive(message).await?,
-                Some(Err(error)) => {
-                    self.writer.put_error(&error)?;
+                Some(Err(bad)) if bad.error.is_fatal() => {
+                    self.writer.put_error(&bad.error)?;
                     return self.writer.flush().await;
                 }
+                Some(Err(bad)) => self.refuse(&bad).await?,
             }
         }
     }
@@ -115,10 +128,26 @@ impl Connection {
                 }
                 self.writer.flush_if_full().await
             }
-            _ => {
-                let state = weir_catalog::SqlState("08P01");
-                self.fail(&SessionError::new(state, "unexpected message"))
+            _ => self.fail(&violation("unexpected message")),
+        }
+    }
+
+    /// Answers a message that is not what its kind says, as one that failed.
+    async fn refuse(&mut self, bad: &Malformed) -> io::Result<()> {
+        self.skipping &= bad.kind != b'S';
+        match bad.kind {
+            _ if self.skipping => Ok(()),
+            b'Q' | b'F' | b'S' => {
+                self.fail(&bad.error)?;
+                self.ready().await
             }
+            b'B' | b'C' | b'D' | b'E' | b'H' | b'P' => {
+                self.skipping = true;
+                self.fail(&bad.error)?;
+                self.writer.flush_if_full().await
+            }
+            // Of a COPY that is over.
+            _ => Ok(()),
         }
     }
 

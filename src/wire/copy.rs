@@ -9,6 +9,7 @@
 use super::connection::{Connection, guard};
 use super::copy_binary;
 use super::encode::BatchEncoder;
+use super::frame::{utf8, violation};
 use super::types::Format;
 use crate::serve::ServeError;
 use crate::session::{CopyIn, ResultRows, SessionError};
@@ -140,7 +141,8 @@ impl Connection {
         };
         loop {
             let limits = self.session.limits().clone();
-            let message = match limits.run(async { self.inbox.next().await.transpose() }).await {
+            let next = async { self.inbox.next().await.transpose().map_err(|bad| bad.error) };
+            let message = match limits.run(next).await {
                 Ok(message) => message,
                 Err(error) => return Ok(Err(error)),
             };
@@ -153,7 +155,7 @@ impl Connection {
                 }
                 // Clients send a Sync right after the Execute that starts the copy.
                 Some(PgWireFrontendMessage::Flush(_) | PgWireFrontendMessage::Sync(_)) => Ok(()),
-                Some(_) => Err(SessionError::new(SqlState("08P01"), "unexpected message during COPY")),
+                Some(_) => Err(violation("unexpected message during COPY")),
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             };
             if let Err(error) = step {
@@ -364,11 +366,8 @@ impl Lines {
     }
 
     fn utf8(&self, bytes: Vec<u8>) -> Result<String, SessionError> {
-        let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-        text.ok_or_else(|| {
-            SessionError::new(SqlState("22021"), "invalid byte sequence for encoding \"UTF8\"")
-                .detail(format!("In line {} of the COPY.", self.number))
-        })
+        let detail = || format!("In line {} of the COPY.", self.number);
+        utf8(&bytes).map(str::to_owned).map_err(|error| error.detail(detail()))
     }
 
     fn text(&self, line: &[u8]) -> Result<Line, SessionError> {

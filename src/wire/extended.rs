@@ -5,6 +5,7 @@
 
 use super::connection::{Connection, guard, guard_now};
 use super::encode::BatchEncoder;
+use super::frame::violation;
 use super::parameters::decode_parameter;
 use super::types::{Format, arrow_type, pg_type};
 use crate::serve::ServeError;
@@ -62,7 +63,7 @@ impl Connection {
             PgWireFrontendMessage::Describe(describe) => self.describe(&describe),
             PgWireFrontendMessage::Execute(execute) => self.execute(&execute).await,
             PgWireFrontendMessage::Close(close) => self.close(&close).map(Ok),
-            _ => Ok(Err(SessionError::new(SqlState("08P01"), "unexpected message"))),
+            _ => Ok(Err(violation("unexpected message"))),
         }
     }
 
@@ -128,9 +129,9 @@ impl Connection {
                 bind.parameters.len(),
                 parameters.len()
             );
-            return Err(SessionError::new(SqlState("08P01"), message));
+            return Err(violation(message));
         }
-        let formats = Format::of_codes(&bind.parameter_format_codes, parameters.len());
+        let formats = Format::of_codes(&bind.parameter_format_codes, parameters.len(), "parameters")?;
         let values = parameters
             .iter()
             .zip(&bind.parameters)
@@ -139,7 +140,7 @@ impl Connection {
             .collect::<Result<Vec<_>, _>>()?;
         let columns = prepared.as_ref().and_then(|prepared| prepared.columns.as_ref());
         let width = columns.map_or(0, |columns| columns.fields().len());
-        let formats = Format::of_codes(&bind.result_column_format_codes, width);
+        let formats = Format::of_codes(&bind.result_column_format_codes, width, "columns")?;
         Ok(Portal { prepared, values, formats, state: PortalState::Bound })
     }
 

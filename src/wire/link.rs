@@ -1,35 +1,34 @@
 //! One socket as messages: read ahead and bounded, written through a buffer.
 //!
 //! ```text
-//!   socket ── Reader (a task after startup) ── at most INBOX messages ──> connection
+//!   socket ── Reader (a task after startup) ── at most INBOX messages ──> connection      `frame` cuts
 //!   socket <── flush at 64 KiB, before waiting, at Sync and Flush ── out <── connection
 //! ```
 //! A client that goes away is noticed while its statement runs, because somebody always reads.
 
+use super::frame::{self, Malformed};
 use super::report::error_response;
 use crate::session::{CancelSlot, SessionError, Stop};
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use pgwire::error::PgWireError;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::SqlState;
 
-/// A message of a client may be this long.
-const MESSAGE_MAX: usize = 256 << 20;
 /// So many messages are read ahead.
 const INBOX: usize = 32;
 /// So many bytes are gathered before they are written.
 const FLUSH_AT: usize = 64 << 10;
 
+/// A message, or what was sent instead of one.
+pub type Received = Result<PgWireFrontendMessage, Malformed>;
+
 /// The reading side.
 pub struct Reader {
-    half: OwnedReadHalf,
+    half: Box<dyn AsyncRead + Send + Sync + Unpin>,
 
     buffer: BytesMut,
     /// What kind of message comes next.
@@ -37,41 +36,26 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of a connection that has said nothing yet.
-    pub fn new(half: OwnedReadHalf) -> Self {
-        Self { half, buffer: BytesMut::with_capacity(8 << 10), context: DecodeContext::default() }
+    /// Of a client that has said `read` so far, which is no request for encryption.
+    pub fn new(half: impl AsyncRead + Send + Sync + Unpin + 'static, read: &[u8]) -> Self {
+        let mut buffer = BytesMut::with_capacity(8 << 10);
+        buffer.extend_from_slice(read);
+        let mut context = DecodeContext::default();
+        context.awaiting_frontend_ssl = false;
+        Self { half: Box::new(half), buffer, context }
     }
 
     /// The next message; `None` at the end.
-    pub async fn next(&mut self) -> Result<Option<PgWireFrontendMessage>, SessionError> {
+    pub async fn next(&mut self) -> Result<Option<PgWireFrontendMessage>, Malformed> {
         loop {
-            self.check_length()?;
-            // A message that lies about its inner lengths must not end more than its connection.
-            let decoded = catch_unwind(AssertUnwindSafe(|| {
-                PgWireFrontendMessage::decode(&mut self.buffer, &self.context)
-            }));
-            match decoded {
-                Ok(Ok(Some(message))) => return Ok(Some(message)),
-                Ok(Ok(None)) => {}
-                Ok(Err(error)) => return Err(violation(error.to_string().to_lowercase())),
-                Err(_) => return Err(violation("invalid message format")),
+            if let Some(message) = frame::next(&mut self.buffer, &self.context)? {
+                return Ok(Some(message));
             }
             match self.half.read_buf(&mut self.buffer).await {
                 Ok(0) | Err(_) => return Ok(None),
                 Ok(_) => {}
             }
         }
-    }
-
-    fn check_length(&self) -> Result<(), SessionError> {
-        let started = !self.context.awaiting_frontend_startup && !self.context.awaiting_frontend_ssl;
-        if started && self.buffer.len() >= 5 {
-            let length = (&self.buffer[1..5]).get_u32() as usize;
-            if !(4..=MESSAGE_MAX).contains(&length) {
-                return Err(violation(format!("invalid message length {length}")));
-            }
-        }
-        Ok(())
     }
 
     /// Reads on in a task of its own. A client that closes the connection stops what runs.
@@ -88,10 +72,12 @@ impl Reader {
                     next = self.next() => match next {
                         Ok(Some(message)) => if sender.send(Ok(message)).await.is_err() { return },
                         Ok(None) => return slot.stop(Stop::Gone),
-                        Err(error) => {
-                            // The connection ends by itself, and its receiver with it.
-                            let _ = sender.send(Err(error)).await;
-                            return;
+                        Err(bad) => {
+                            let is_fatal = bad.error.is_fatal();
+                            // After a fatal one the connection ends by itself, its receiver with it.
+                            if sender.send(Err(bad)).await.is_err() || is_fatal {
+                                return;
+                            }
                         }
                     },
                 }
@@ -101,21 +87,16 @@ impl Reader {
     }
 }
 
-/// A client that doesn't keep to the protocol: the connection can't go on.
-fn violation(message: impl Into<String>) -> SessionError {
-    SessionError::new(SqlState("08P01"), message).fatal()
-}
-
 /// Messages as they come.
 pub struct Inbox {
-    receiver: mpsc::Receiver<Result<PgWireFrontendMessage, SessionError>>,
-    peeked: Option<Result<PgWireFrontendMessage, SessionError>>,
+    receiver: mpsc::Receiver<Received>,
+    peeked: Option<Received>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Inbox {
     /// The next message; `None` at the end.
-    pub async fn next(&mut self) -> Option<Result<PgWireFrontendMessage, SessionError>> {
+    pub async fn next(&mut self) -> Option<Received> {
         match self.peeked.take() {
             Some(message) => Some(message),
             None => self.receiver.recv().await,
@@ -139,15 +120,15 @@ impl Drop for Inbox {
 
 /// The writing side.
 pub struct Writer {
-    half: OwnedWriteHalf,
+    half: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     /// What is to be written.
     pub out: BytesMut,
 }
 
 impl Writer {
     /// Nothing written yet.
-    pub fn new(half: OwnedWriteHalf) -> Self {
-        Self { half, out: BytesMut::with_capacity(8 << 10) }
+    pub fn new(half: impl AsyncWrite + Send + Sync + Unpin + 'static) -> Self {
+        Self { half: Box::new(half), out: BytesMut::with_capacity(8 << 10) }
     }
 
     /// Adds a message.
@@ -164,6 +145,7 @@ impl Writer {
     pub async fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.half.write_all_buf(&mut self.out).await?;
+            self.half.flush().await?;
             self.out.clear();
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The Postgres protocol, both ways: bytes of a socket to what a session does, and back.
 //!
 //! ```text
-//!   socket ── link ──> startup ──> connection ──┬─ simple    Query
-//!                                               └─ extended  Parse, Bind, Describe, Execute, …
+//!   socket ── negotiate ── link (frame) ──> startup ──> connection ──┬─ simple    Query
+//!                                                                    └─ extended  Parse, Bind, …
 //!   socket <── link <── encode (rows), report (errors, notices)
 //! ```
 //! In: PostgreSQL's protocol, 3.0 and 3.2. Out: the same.
@@ -16,12 +16,16 @@ mod copy;
 mod copy_binary;
 pub mod encode;
 mod extended;
+mod frame;
 mod link;
+mod negotiate;
 mod parameters;
 mod report;
 mod simple;
 mod startup;
 pub mod types;
+
+pub use negotiate::Encryption;
 
 use crate::session::SessionManager;
 use std::sync::Arc;
@@ -37,6 +41,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(5);
 pub async fn serve_connections(
     listener: TcpListener,
     sessions: Arc<SessionManager>,
+    encryption: Option<Arc<Encryption>>,
     shutdown: CancellationToken,
 ) {
     let mut tasks = JoinSet::new();
@@ -48,8 +53,8 @@ pub async fn serve_connections(
         };
         match accepted {
             Ok((socket, _)) => {
-                let work = connection::serve_connection(socket, Arc::clone(&sessions), shutdown.clone());
-                tasks.spawn(work);
+                let (sessions, encryption) = (Arc::clone(&sessions), encryption.clone());
+                tasks.spawn(connection::serve_connection(socket, sessions, encryption, shutdown.clone()));
             }
             Err(error) => {
                 // Out of file descriptors, mostly: they come back as clients leave.

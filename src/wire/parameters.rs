@@ -1,5 +1,6 @@
 //! A parameter's bytes to a value: text as PostgreSQL reads it, binary as programs send it.
 
+use super::frame::utf8;
 use super::types::{Format, TYPE_KEY};
 use crate::serve::ServeError;
 use crate::session::{SessionError, input};
@@ -13,6 +14,7 @@ use weir_catalog::SqlState;
 const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
 const EPOCH_US: i64 = 946_684_800_000_000;
+const DAY_US: i64 = 86_400_000_000;
 
 /// The value of a parameter; without bytes NULL.
 pub fn decode_parameter(
@@ -24,14 +26,9 @@ pub fn decode_parameter(
         return Ok(ScalarValue::try_new_null(field.data_type()).map_err(ServeError::from)?);
     };
     match format {
-        Format::Text => input::parse_text(field, text(bytes)?),
+        Format::Text => input::parse_text(field, utf8(bytes)?),
         Format::Binary => decode_binary(field, bytes),
     }
-}
-
-fn text(bytes: &[u8]) -> Result<&str, SessionError> {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-    text.ok_or_else(|| SessionError::new(SqlState("22021"), "invalid byte sequence for encoding \"UTF8\""))
 }
 
 fn invalid() -> SessionError {
@@ -64,7 +61,13 @@ fn decode_binary(field: &Field, bytes: &[u8]) -> Result<ScalarValue, SessionErro
             let days = i32::from_be_bytes(exactly(bytes)?);
             ScalarValue::Date32(Some(days.checked_add(EPOCH_DAYS).ok_or_else(out_of_range)?))
         }
-        DataType::Time64(_) => ScalarValue::Time64Microsecond(Some(i64::from_be_bytes(exactly(bytes)?))),
+        DataType::Time64(_) => {
+            let us = i64::from_be_bytes(exactly(bytes)?);
+            if !(0..=DAY_US).contains(&us) {
+                return Err(SessionError::new(SqlState("22008"), "time out of range"));
+            }
+            ScalarValue::Time64Microsecond(Some(us))
+        }
         DataType::Timestamp(_, zone) => {
             let us = i64::from_be_bytes(exactly(bytes)?);
             let us = us.checked_add(EPOCH_US).ok_or_else(out_of_range)?;
@@ -93,11 +96,11 @@ fn out_of_range() -> SessionError {
 fn decode_string(field: &Field, bytes: &[u8]) -> Result<String, SessionError> {
     match field.metadata().get(TYPE_KEY).map(String::as_str) {
         Some("jsonb") => match bytes {
-            [1, json @ ..] => Ok(text(json)?.to_owned()),
+            [1, json @ ..] => Ok(utf8(json)?.to_owned()),
             _ => Err(invalid()),
         },
         Some("uuid") => Ok(uuid::Uuid::from_bytes(exactly(bytes)?).to_string()),
-        _ => Ok(text(bytes)?.to_owned()),
+        _ => Ok(utf8(bytes)?.to_owned()),
     }
 }
 
@@ -122,6 +125,9 @@ fn decode_numeric(mut bytes: &[u8], precision: u8, scale: i8) -> Result<i128, Se
     let mut rounding = None;
     for i in 0..digits {
         let digit = i128::from(bytes.get_i16());
+        if !(0..10_000).contains(&digit) {
+            return Err(invalid());
+        }
         // The place of this group's last digit, in powers of ten of the result's unit.
         let place = (i32::from(weight) - i32::from(i)) * 4 + i32::from(scale);
         if place >= 0 {

@@ -1,26 +1,24 @@
-//! From a connected socket to a session: encryption declined, who and where, cancel keys,
-//! parameters.
+//! From a connection to a session: who and where, cancel keys, parameters.
 //!
 //! Where the server has no users, whoever reaches the port is trusted: it then listens on loopback
 //! only (`server` refuses other addresses).
 
 use super::auth::authenticate;
+use super::frame::violation;
 use super::link::{Reader, Writer};
 use crate::session::{Seat, Session, SessionError, SessionManager};
 use pgwire::messages::response::{ReadyForQuery, TransactionStatus};
 use pgwire::messages::startup::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey, Startup,
 };
-use pgwire::messages::{
-    PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion, SslNegotiationMetaMessage,
-};
+use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_catalog::SqlState;
 
 /// A client has so long to say who it is.
-const STARTUP_MAX: Duration = Duration::from_secs(60);
+pub const STARTUP_MAX: Duration = Duration::from_secs(60);
 
 /// Speaks with a new client; `None` where that was all (a cancel request, an error).
 pub async fn start(
@@ -29,15 +27,13 @@ pub async fn start(
     manager: &Arc<SessionManager>,
     peer: Option<String>,
 ) -> io::Result<Option<(Seat, Session)>> {
-    match tokio::time::timeout(STARTUP_MAX, greet(reader, writer, manager, peer)).await {
-        Ok(Ok(Ok(started))) => Ok(started),
-        Ok(Ok(Err(error))) => {
+    match greet(reader, writer, manager, peer).await? {
+        Ok(started) => Ok(started),
+        Err(error) => {
             writer.put_error(&error.fatal())?;
             writer.flush().await?;
             Ok(None)
         }
-        Ok(Err(error)) => Err(error),
-        Err(_) => Ok(None),
     }
 }
 
@@ -49,38 +45,26 @@ async fn greet(
     manager: &Arc<SessionManager>,
     peer: Option<String>,
 ) -> io::Result<Greeting> {
-    loop {
-        let message = match reader.next().await {
-            Ok(Some(message)) => message,
-            Ok(None) => return Ok(Ok(None)),
-            Err(error) => return Ok(Err(error)),
-        };
-        match message {
-            PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::None) => {
-                reader.context.awaiting_frontend_ssl = false;
-            }
-            PgWireFrontendMessage::SslNegotiation(_) => {
-                writer.out.extend_from_slice(b"N");
-                writer.flush().await?;
-            }
-            PgWireFrontendMessage::CancelRequest(request) => {
-                manager.cancel(request.pid, &request.secret_key.to_bytes());
-                return Ok(Ok(None));
-            }
-            PgWireFrontendMessage::Startup(startup) => {
-                reader.context.awaiting_frontend_startup = false;
-                let user = startup.parameters.get("user").map(String::as_str).unwrap_or_default();
-                let users = &manager.serve().config().users;
-                if let Err(error) = authenticate(reader, writer, users, user).await? {
-                    return Ok(Err(error));
-                }
-                return match admit(&startup, manager, peer) {
-                    Ok(admitted) => welcome(reader, writer, &startup, admitted).await.map(|s| Ok(Some(s))),
-                    Err(error) => Ok(Err(error)),
-                };
-            }
-            _ => return Ok(Err(SessionError::new(SqlState("08P01"), "expected a startup message"))),
+    match reader.next().await {
+        Ok(Some(PgWireFrontendMessage::CancelRequest(request))) => {
+            manager.cancel(request.pid, &request.secret_key.to_bytes());
+            Ok(Ok(None))
         }
+        Ok(Some(PgWireFrontendMessage::Startup(startup))) => {
+            reader.context.awaiting_frontend_startup = false;
+            let user = startup.parameters.get("user").map(String::as_str).unwrap_or_default();
+            let users = &manager.serve().config().users;
+            if let Err(error) = authenticate(reader, writer, users, user).await? {
+                return Ok(Err(error));
+            }
+            match admit(&startup, manager, peer) {
+                Ok(admitted) => welcome(reader, writer, &startup, admitted).await.map(|s| Ok(Some(s))),
+                Err(error) => Ok(Err(error)),
+            }
+        }
+        Ok(Some(_)) => Ok(Err(violation("expected a startup message"))),
+        Ok(None) => Ok(Ok(None)),
+        Err(bad) => Ok(Err(bad.error)),
     }
 }
 
@@ -91,11 +75,6 @@ fn admit(
     peer: Option<String>,
 ) -> Result<(Seat, Session), SessionError> {
     let get = |name: &str| startup.parameters.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    if startup.protocol_number_major != 3 {
-        let (major, minor) = (startup.protocol_number_major, startup.protocol_number_minor);
-        let message = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
-        return Err(SessionError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-    }
     let user = get("user").ok_or_else(|| {
         SessionError::new(SqlState("28000"), "no PostgreSQL user name specified in startup packet")
     })?;

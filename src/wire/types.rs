@@ -4,11 +4,14 @@
 //! A field's metadata `weir.type` names the SQL type where several share an Arrow type
 //! (`jsonb`, `uuid`, `oid`, `name`, …).
 
+use super::frame::violation;
+use crate::session::SessionError;
 use crate::session::text::plain_type;
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use pgwire::api::Type;
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use std::sync::Arc;
+use weir_catalog::SqlState;
 
 /// The metadata key of a field that names its SQL type.
 pub const TYPE_KEY: &str = "weir.type";
@@ -166,17 +169,26 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of each of `columns` columns, by the codes of a Bind message: none is text for
-    /// all, one is for all.
-    pub fn of_codes(codes: &[i16], columns: usize) -> Vec<Format> {
-        let format = |code: i16| if code == 1 { Format::Binary } else { Format::Text };
-        (0..columns)
-            .map(|i| match codes {
-                [] => Format::Text,
-                [one] => format(*one),
-                many => many.get(i).map_or(Format::Text, |code| format(*code)),
-            })
-            .collect()
+    /// The format of each of `count` parameters or columns (`what`), by the codes of a Bind
+    /// message: none is text for all, one is for all.
+    pub fn of_codes(codes: &[i16], count: usize, what: &str) -> Result<Vec<Format>, SessionError> {
+        let format = |code: &i16| match code {
+            0 => Ok(Format::Text),
+            1 => Ok(Format::Binary),
+            other => {
+                let message = format!("unsupported format code: {other}");
+                Err(SessionError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+            }
+        };
+        match codes {
+            [] => Ok(vec![Format::Text; count]),
+            [one] => Ok(vec![format(one)?; count]),
+            many if many.len() == count || count == 0 => many.iter().take(count).map(format).collect(),
+            many => {
+                let found = many.len();
+                Err(violation(format!("bind message has {found} formats but there are {count} {what}")))
+            }
+        }
     }
 }
 
@@ -240,8 +252,12 @@ mod tests {
 
     #[test]
     fn format_codes_are_none_one_or_each() {
-        assert_eq!(Format::of_codes(&[], 2), [Format::Text, Format::Text]);
-        assert_eq!(Format::of_codes(&[1], 2), [Format::Binary, Format::Binary]);
-        assert_eq!(Format::of_codes(&[0, 1], 2), [Format::Text, Format::Binary]);
+        let of = |codes: &[i16], count| Format::of_codes(codes, count, "columns").map_err(|e| e.to_string());
+        assert_eq!(of(&[], 2), Ok(vec![Format::Text, Format::Text]));
+        assert_eq!(of(&[1], 2), Ok(vec![Format::Binary, Format::Binary]));
+        assert_eq!(of(&[0, 1], 2), Ok(vec![Format::Text, Format::Binary]));
+        let wrong = "bind message has 3 formats but there are 2 columns".to_owned();
+        assert_eq!(of(&[0, 1, 1], 2), Err(wrong));
+        assert_eq!(of(&[7], 2), Err("unsupported format code: 7".to_owned()));
     }
 }
