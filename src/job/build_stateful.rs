@@ -92,7 +92,7 @@ pub fn over(
         schema: inputs[0].schema.clone(),
         expires: expires(node, inputs),
     };
-    let over = Over::new(spec, calls, &node.schema, context.errors.clone());
+    let over = Over::new(spec, calls, &node.schema, context.failures(node.id));
     Ok(Box::new(over.map_err(JobError::from_operator)?))
 }
 
@@ -120,7 +120,7 @@ pub fn aggregate(
         node.schema.clone(),
         inputs[0].properties.append_only,
         tables,
-        context.errors.clone(),
+        context.failures(node.id),
     );
     let aggregate = aggregate.map_err(JobError::from_operator)?;
     Ok(Box::new(if expires(node, inputs) { aggregate.expiring() } else { aggregate }))

@@ -18,6 +18,7 @@ use super::aggregate_same::same_rows;
 use super::aggregate_state::AggregateTables;
 use super::expiry::Expiry;
 use super::expr::{ErrorCounter, nullable};
+use super::failures::Failures;
 use super::groups::{Groups, Lookup, NO_GROUP};
 use super::intervals::Intervals;
 use crate::checkpoint::participant::Sealed;
@@ -57,9 +58,12 @@ struct Emission {
 /// Grouped aggregation with retraction.
 pub struct Aggregate {
     group: Vec<usize>,
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
     append_only: bool,
     pub(super) tables: AggregateTables,
+    pub(super) failures: Failures,
+    /// Results that did not fit, since it was last looked.
+    pub(super) errors: ErrorCounter,
 
     pub(super) groups: Groups,
     pub(super) calls: Calls,
@@ -102,6 +106,7 @@ impl Aggregate {
 
     /// Groups rows of `input` by the columns `group` and computes `calls`; `schema` is the output's.
     /// `append_only`: the input never retracts. `tables`: as many as [`Aggregate::table_count`] says.
+    /// Groups with a result that does not fit go to `failures`.
     pub fn new(
         group: Vec<usize>,
         calls: &[AggregateCall],
@@ -109,10 +114,11 @@ impl Aggregate {
         schema: SchemaRef,
         append_only: bool,
         tables: &[TableId],
-        errors: ErrorCounter,
+        failures: Failures,
     ) -> Result<Self, OperatorError> {
         let types: Vec<_> = group.iter().map(|c| input.field(*c).data_type().clone()).collect();
-        let mut calls = Calls::new(calls, input, append_only, errors)?;
+        let errors = ErrorCounter::default();
+        let mut calls = Calls::new(calls, input, append_only, errors.clone())?;
         let groups = Groups::new(&types)?;
         let slots = groups.slots();
         calls.grow(slots);
@@ -122,6 +128,8 @@ impl Aggregate {
             schema: nullable(&schema),
             append_only,
             tables,
+            failures,
+            errors,
             groups,
             calls,
             rows: vec![0; slots],
@@ -189,7 +197,7 @@ impl Aggregate {
             }
         }
         if !existing.is_empty() {
-            let results = self.calls.output(&existing, &self.rows)?;
+            let results = self.results(&existing, false)?;
             self.existing.push(Before { groups: existing, results });
         }
         Ok(())
@@ -257,7 +265,7 @@ impl Aggregate {
     fn emit_fresh(&self, groups: &[u32], out: &mut Output) -> Result<(), OperatorError> {
         let there: Vec<u32> = groups.iter().copied().filter(|g| self.is_there(*g)).collect();
         let mut columns = self.groups.keys(&there)?;
-        columns.extend(self.calls.output(&there, &self.rows)?);
+        columns.extend(self.results(&there, true)?);
         out.push(ChangeBatch::insertions(batch_of(&self.schema, columns, there.len())?));
         Ok(())
     }
@@ -265,7 +273,7 @@ impl Aggregate {
     /// Groups that had.
     fn emit_existing(&self, parts: &[Before], out: &mut Output) -> Result<(), OperatorError> {
         let groups: Vec<u32> = parts.iter().flat_map(|part| part.groups.iter().copied()).collect();
-        let now = self.calls.output(&groups, &self.rows)?;
+        let now = self.results(&groups, true)?;
         let before = concat_results(parts)?;
         let there: Vec<bool> = groups.iter().map(|g| self.is_there(*g)).collect();
         let same = same_rows(&before, &now, groups.len())?;
@@ -419,6 +427,7 @@ impl Operator for Aggregate {
     }
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        self.failures.seal(barrier, sealed)?;
         if barrier.is_checkpoint() {
             self.seal_all(sealed)?;
             self.expire(sealed)?;

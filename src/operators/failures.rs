@@ -72,6 +72,14 @@ impl Failures {
         }
     }
 
+    /// A function of all `rows`, which appear, failed: the first of them stands for the others.
+    pub fn take_all(&self, rows: &RecordBatch, error: &DataFusionError) {
+        if rows.num_rows() > 0 {
+            self.counter.fetch_add(rows.num_rows() as u64 - 1, Ordering::Relaxed);
+            self.take(&rows.slice(0, 1), true, error);
+        }
+    }
+
     /// Hands over the dead letters of the epoch that `barrier` ends.
     pub fn seal(&self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let mut kept = std::mem::take(&mut *self.kept.lock());

@@ -11,6 +11,7 @@ pub mod aggregate;
 mod aggregate_calls;
 mod aggregate_cold;
 mod aggregate_expiry;
+mod aggregate_failures;
 mod aggregate_same;
 mod aggregate_state;
 pub mod distinct;

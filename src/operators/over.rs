@@ -10,7 +10,8 @@
 //! here, computed by the same code. A function that fails gives NULL for its partition, and counts.
 //! State: that of the top-n.
 
-use super::expr::{ErrorCounter, nullable};
+use super::expr::nullable;
+use super::failures::Failures;
 use super::top_n::TopN;
 use super::top_n_spec::TopNSpec;
 use super::top_n_window::Window;
@@ -28,14 +29,13 @@ use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_planner::create_window_expr;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use weir_sql::plan::OverCall;
 
 /// Computes window functions.
 pub struct Over {
     calls: Vec<Arc<dyn WindowExpr>>,
     schema: SchemaRef,
-    errors: ErrorCounter,
+    failures: Failures,
 
     rows: TopN,
     /// What is still to be said.
@@ -49,7 +49,7 @@ impl Over {
         spec: TopNSpec,
         calls: &[OverCall],
         schema: &SchemaRef,
-        errors: ErrorCounter,
+        failures: Failures,
     ) -> Result<Self, OperatorError> {
         let numbered = |(i, field): (usize, &Arc<arrow::datatypes::Field>)| {
             field.as_ref().clone().with_name(i.to_string()).with_nullable(true)
@@ -61,20 +61,21 @@ impl Over {
         };
         let calls = calls.iter().map(planned).collect::<Result<Vec<_>, DataFusionError>>()?;
         let schema = nullable(schema);
-        Ok(Self { calls, schema, errors, rows: TopN::new(spec), saying: VecDeque::new() })
+        Ok(Self { calls, schema, failures, rows: TopN::new(spec), saying: VecDeque::new() })
     }
 
     /// The rows of a partition with what the functions make of them.
-    fn computed(&self, rows: &RecordBatch, count_errors: bool) -> Result<RecordBatch, OperatorError> {
+    fn computed(&self, rows: &RecordBatch, appear: bool) -> Result<RecordBatch, OperatorError> {
         let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
         for call in &self.calls {
             let wanted = self.schema.field(columns.len()).data_type();
             columns.push(match call.evaluate(rows) {
                 Ok(column) if column.data_type() == wanted => column,
                 Ok(column) => cast(&column, wanted)?,
-                Err(_) => {
-                    let failed = if count_errors { rows.num_rows() as u64 } else { 0 };
-                    self.errors.fetch_add(failed, Ordering::Relaxed);
+                Err(error) => {
+                    if appear {
+                        self.failures.take_all(rows, &error);
+                    }
                     new_null_array(wanted, rows.num_rows())
                 }
             });
@@ -166,6 +167,7 @@ impl Operator for Over {
     }
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        self.failures.seal(barrier, sealed)?;
         self.rows.seal(barrier, sealed)
     }
 

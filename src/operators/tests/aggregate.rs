@@ -34,8 +34,8 @@ pub(crate) fn make(
     let output = std::sync::Arc::new(arrow::datatypes::Schema::new(fields));
     let count = Aggregate::table_count(calls, input, append_only).unwrap();
     let tables: Vec<_> = (0..count).map(|i| ObjectId(20000).internal_table(i as u8)).collect();
-    let errors = ErrorCounter::default();
-    Box::new(Aggregate::new(group.to_vec(), calls, input, output, append_only, &tables, errors).unwrap())
+    let failures = Failures::default();
+    Box::new(Aggregate::new(group.to_vec(), calls, input, output, append_only, &tables, failures).unwrap())
 }
 
 fn input() -> SchemaRef {

@@ -3,7 +3,6 @@
 
 use crate::dataflow::operator::Operator;
 use crate::operators::aggregate::Aggregate;
-use crate::operators::expr::ErrorCounter;
 use crate::operators::failures::Failures;
 use crate::operators::join::{HashJoin, JoinInput, JoinSpec};
 use crate::operators::script::{Driver, change_batch, schema};
@@ -150,8 +149,8 @@ fn aggregates_give_the_same_without_groups_below() {
                 let count = Aggregate::table_count(calls, &input(), append_only).unwrap();
                 let tables: Vec<_> = (0..count).map(|i| ObjectId(20000).internal_table(i as u8)).collect();
                 let output = Arc::new(Schema::new(fields));
-                let errors = ErrorCounter::default();
-                Aggregate::new(vec![0, 1], calls, &input(), output, append_only, &tables, errors).unwrap()
+                let failures = Failures::default();
+                Aggregate::new(vec![0, 1], calls, &input(), output, append_only, &tables, failures).unwrap()
             };
             let what = format!("{} calls, append-only {append_only}", calls.len());
             check(1, append_only, &|| Box::new(make()), &|| Box::new(make().expiring()), &what);
