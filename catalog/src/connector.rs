@@ -43,6 +43,8 @@ pub struct ConnectorSpec {
     pub encodings: &'static [&'static str],
     /// What it guarantees as a sink.
     pub delivery: Delivery,
+    /// Whether a sink of it can empty its target, to deliver everything anew.
+    pub empties_target: bool,
 }
 
 impl ConnectorSpec {

@@ -39,4 +39,7 @@ pub struct Sink {
     pub force_append_only: bool,
     /// Whether what exists at creation is delivered first.
     pub snapshot: bool,
+    /// The sink whose place this one has taken (REBUILD): its target is emptied before the first rows.
+    #[serde(default)]
+    pub replaces: Option<ObjectId>,
 }

@@ -17,6 +17,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     options: &[],
     encodings: &[],
     delivery: connector::Delivery::AtLeastOnce,
+    empties_target: true,
 };
 
 #[derive(Deserialize)]

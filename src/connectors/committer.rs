@@ -7,8 +7,13 @@
 //! ```
 //! It takes durable epochs only, all handles of one together, in order. A range is cut into chunks
 //! the same way each time, so that one of which a crash let some chunks through is gone on with.
-//! A failing delivery is tried again for ever, unless the target says that it never will work; then
-//! the committer reports so and keeps what it has in the log.
+//!
+//! ```text
+//!   delivering ──┬─ may pass (Retrying): again soon ────────────────────────────┬──> delivering
+//!                ├─ the target refuses it (Stopped): again, rarely, or on resume ┤
+//!                └─ never by itself (Failed): on resume ────────────────────────┘
+//! ```
+//! Whatever fails, what is not delivered stays in the log, in order; nobody else waits for it.
 
 use super::delivery::{self, DeliveryPlan};
 use super::retry::Backoff;
@@ -19,7 +24,7 @@ use crate::stream::Epoch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 use weir_catalog::sink::SinkType;
@@ -63,7 +68,19 @@ pub enum CommitterEvent {
         /// Why.
         reason: String,
     },
-    /// The target will never take it; nothing more is delivered.
+    /// The target refuses it, and will until somebody changes it. It is tried again now and then.
+    Stopped {
+        /// The sink.
+        sink: ObjectId,
+        /// Why.
+        reason: String,
+    },
+    /// After a failure the target answers again, and nothing waits for it.
+    Recovered {
+        /// The sink.
+        sink: ObjectId,
+    },
+    /// Nothing more is delivered until it is resumed.
     Failed {
         /// The sink.
         sink: ObjectId,
@@ -85,6 +102,7 @@ enum Request {
 #[derive(Debug)]
 pub struct CommitterHandle {
     requests: mpsc::UnboundedSender<Request>,
+    resume: Arc<Notify>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -100,21 +118,30 @@ impl CommitterHandle {
         events: Events,
     ) -> Self {
         let (requests, receiver) = mpsc::unbounded_channel();
-        let backoff =
-            Backoff::new(Duration::from_millis(100), Duration::from_secs(30), u64::from(config.sink.0));
+        let seed = u64::from(config.sink.0);
+        let resume = Arc::<Notify>::default();
         let committer = Committer {
             config,
             log,
             events,
+            resume: Arc::clone(&resume),
             target,
             requests: receiver,
-            backoff,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(30), seed),
+            refusals: Backoff::new(Duration::from_secs(1), Duration::from_secs(60), seed),
+            restored: Some(restored),
             queue: queue_of(handles),
             since: Instant::now(),
             drains: Vec::new(),
             marker: None,
+            failing: false,
         };
-        Self { requests, task: tokio::spawn(committer.run(restored)) }
+        Self { requests, resume, task: tokio::spawn(committer.run()) }
+    }
+
+    /// Somebody has mended what a delivery failed of: it is tried again at once.
+    pub fn resume(&self) {
+        self.resume.notify_one();
     }
 
     /// A checkpoint is durable: `handles` are all of the sink's for `epoch` (maybe none).
@@ -158,10 +185,16 @@ struct Committer {
     config: CommitterConfig,
     log: Arc<SinkLog>,
     events: Events,
+    resume: Arc<Notify>,
 
     target: Box<dyn SinkTarget>,
     requests: mpsc::UnboundedReceiver<Request>,
+    /// Pauses after what may pass.
     backoff: Backoff,
+    /// Pauses after what the target refused.
+    refusals: Backoff,
+    /// The epoch of the restored checkpoint, until the target was opened.
+    restored: Option<Epoch>,
     /// Durable epochs that are not in the target, oldest first.
     queue: VecDeque<(Epoch, Vec<CommitHandle>)>,
     /// When the oldest of them came.
@@ -169,19 +202,43 @@ struct Committer {
     drains: Vec<oneshot::Sender<()>>,
     /// What the target holds, as last heard.
     marker: Option<Marker>,
+    /// Whether the last attempt failed.
+    failing: bool,
+}
+
+/// Why a committer does not go on by itself.
+enum End {
+    /// Its owner has gone.
+    Gone,
+    /// It can't, for this reason.
+    Failed(String),
+}
+
+impl From<String> for End {
+    fn from(reason: String) -> Self {
+        End::Failed(reason)
+    }
 }
 
 impl Committer {
-    async fn run(mut self, restored: Epoch) {
-        if let Err(reason) = self.open(Some(restored)).await {
-            return self.fail(reason);
+    async fn run(mut self) {
+        while let Err(End::Failed(reason)) = self.work().await {
+            error!(sink = %self.config.name, reason, "sink failed");
+            self.failing = true;
+            (self.events)(CommitterEvent::Failed { sink: self.config.sink, reason });
+            if self.wait(None).await.is_err() {
+                return;
+            }
         }
+    }
+
+    /// Opens the target and delivers, until that can't go on.
+    async fn work(&mut self) -> Result<(), End> {
+        self.open().await?;
         info!(sink = %self.config.name, waiting = self.queue.len(), "committer started");
         loop {
             while self.is_due() {
-                if let Err(reason) = self.deliver_range().await {
-                    return self.fail(reason);
-                }
+                self.deliver_range().await?;
             }
             if self.queue.is_empty() {
                 for done in self.drains.drain(..) {
@@ -198,7 +255,7 @@ impl Committer {
             };
             match request {
                 Some(request) => self.take(request),
-                None => return,
+                None => return Ok(()),
             }
             while let Ok(request) = self.requests.try_recv() {
                 self.take(request);
@@ -233,9 +290,9 @@ impl Committer {
         !self.queue.is_empty() && (waited || partial || !self.drains.is_empty())
     }
 
-    /// Opens the target until it answers, and drops what it holds from the queue. At the start,
-    /// with the restored epoch, the target must not be ahead of it.
-    async fn open(&mut self, restored: Option<Epoch>) -> Result<(), String> {
+    /// Opens the target until it answers, and drops what it holds from the queue. The first time the
+    /// target must not be ahead of the restored epoch.
+    async fn open(&mut self) -> Result<(), End> {
         loop {
             match self.target.open().await {
                 Ok(marker) => {
@@ -245,33 +302,47 @@ impl Committer {
                 Err(error) => self.failed(error).await?,
             }
         }
-        let Some(marker) = self.marker else { return Ok(()) };
-        if let Some(restored) = restored.filter(|restored| marker.epoch > *restored) {
-            return Err(format!(
-                "the target of sink \"{}\" holds epoch {}, but the restored checkpoint is of epoch {restored}: \
-                 rebuild the target, or drop the sink",
-                self.config.name, marker.epoch
-            ));
+        let held = self.marker.map_or(Epoch::ZERO, |marker| marker.epoch);
+        if let Some(restored) = self.restored.filter(|restored| held > *restored) {
+            let name = &self.config.name;
+            return Err(End::Failed(format!(
+                "the target of sink \"{name}\" holds epoch {held}, but the restored checkpoint is of epoch \
+                 {restored}: rebuild it (ALTER SINK … REBUILD), or drop the sink"
+            )));
         }
+        self.restored = None;
+        let Some(marker) = self.marker else {
+            self.recovered();
+            return Ok(());
+        };
         while self.queue.front().is_some_and(|(epoch, _)| *epoch <= marker.epoch) {
             let Some((epoch, handles)) = self.queue.pop_front() else { break };
             debug!(sink = %self.config.name, %epoch, "already in the target");
             self.committed(epoch, &handles);
         }
+        self.recovered();
         Ok(())
     }
 
+    /// The target answers. What waits for it tells by itself whether it goes in.
+    fn recovered(&mut self) {
+        if self.failing && self.queue.is_empty() {
+            self.failing = false;
+            (self.events)(CommitterEvent::Recovered { sink: self.config.sink });
+        }
+    }
+
     /// Delivers the next range, chunk by chunk, until it is in.
-    async fn deliver_range(&mut self) -> Result<(), String> {
+    async fn deliver_range(&mut self) -> Result<(), End> {
         let partial = self.marker.and_then(|m| m.partial);
         let count = match partial {
             Some(partial) => match self.queue.iter().position(|(epoch, _)| *epoch == partial.until) {
                 Some(at) => at + 1,
                 None => {
-                    return Err(format!(
+                    return Err(End::Failed(format!(
                         "the target of sink \"{}\" holds a part of epoch {}, which no checkpoint names",
                         self.config.name, partial.until
-                    ));
+                    )));
                 }
             },
             None => self.queue.len().min(RANGE_EPOCHS_MAX),
@@ -287,13 +358,14 @@ impl Committer {
                 self.release(epoch, &handles);
             }
         }
+        self.failing = false;
         self.report_committed(until);
         self.since = Instant::now();
         Ok(())
     }
 
     /// False: a delivery failed, and the target was opened anew.
-    async fn deliver_chunks(&mut self, until: Epoch, handles: &[CommitHandle]) -> Result<bool, String> {
+    async fn deliver_chunks(&mut self, until: Epoch, handles: &[CommitHandle]) -> Result<bool, End> {
         let config = &self.config;
         let plan = DeliveryPlan::new(&self.log, handles, config.sink_type, &config.key)
             .map_err(|e| e.to_string())?;
@@ -316,10 +388,11 @@ impl Committer {
                 Ok(()) => {
                     self.marker = Some(marker);
                     self.backoff.reset();
+                    self.refusals.reset();
                 }
                 Err(error) => {
                     self.failed(error).await?;
-                    self.open(None).await?;
+                    self.open().await?;
                     return Ok(false);
                 }
             }
@@ -327,16 +400,54 @@ impl Committer {
         Ok(true)
     }
 
-    /// Waits after a failure that may pass; passes on one that never will.
-    async fn failed(&mut self, error: SinkError) -> Result<(), String> {
+    /// Tells of a failure and waits before the next attempt; passes on one that needs no more.
+    async fn failed(&mut self, error: SinkError) -> Result<(), End> {
+        let sink = self.config.sink;
+        self.failing = true;
         match error {
-            SinkError::Fatal(reason) => Err(reason),
+            SinkError::Fatal(reason) => Err(End::Failed(reason)),
             SinkError::Retry(reason) => {
                 let wait = self.backoff.wait();
                 warn!(sink = %self.config.name, reason, ?wait, "could not deliver");
-                (self.events)(CommitterEvent::Retrying { sink: self.config.sink, reason });
-                tokio::time::sleep(wait).await;
+                (self.events)(CommitterEvent::Retrying { sink, reason });
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = self.resume.notified() => self.backoff.reset(),
+                }
                 Ok(())
+            }
+            SinkError::Refused(reason) => {
+                let wait = self.refusals.wait();
+                error!(sink = %self.config.name, reason, ?wait, "the target refuses what it is given");
+                (self.events)(CommitterEvent::Stopped { sink, reason });
+                self.wait(Some(Instant::now() + wait)).await
+            }
+        }
+    }
+
+    /// Takes note of what becomes durable until it is time, or somebody resumes the sink. Who wants
+    /// everything delivered at once is told that it is not.
+    async fn wait(&mut self, until: Option<Instant>) -> Result<(), End> {
+        self.drains.clear();
+        loop {
+            let time = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = time => return Ok(()),
+                () = self.resume.notified() => {
+                    self.backoff.reset();
+                    self.refusals.reset();
+                    return Ok(());
+                }
+                request = self.requests.recv() => match request {
+                    Some(Request::Drain(done)) => drop(done),
+                    Some(request) => self.take(request),
+                    None => return Err(End::Gone),
+                },
             }
         }
     }
@@ -354,11 +465,6 @@ impl Committer {
 
     fn report_committed(&self, epoch: Epoch) {
         (self.events)(CommitterEvent::Committed { sink: self.config.sink, epoch });
-    }
-
-    fn fail(self, reason: String) {
-        error!(sink = %self.config.name, reason, "sink failed");
-        (self.events)(CommitterEvent::Failed { sink: self.config.sink, reason });
     }
 }
 

@@ -48,6 +48,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     ],
     encodings: &["JSON"],
     delivery: Delivery::ExactlyOnce,
+    empties_target: false,
 };
 
 #[derive(Deserialize)]

@@ -81,11 +81,14 @@ impl ClientError for ConnectorError {
 }
 
 impl From<ConnectorError> for SinkError {
-    /// What a target refuses for good, and what may pass: connections, resources, conflicts.
+    /// What a target refuses until it is changed, and what may pass: connections, resources, conflicts.
     fn from(error: ConnectorError) -> Self {
         match &error.sql_state().0[..2] {
             "08" | "40" | "53" | "55" | "57" | "58" => SinkError::Retry(error.to_string()),
-            _ => SinkError::Fatal(error.to_string()),
+            _ => {
+                let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+                SinkError::Refused(format!("{}: {error}{hint}", error.sql_state().0))
+            }
         }
     }
 }

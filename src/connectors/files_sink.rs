@@ -54,6 +54,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     ],
     encodings: &["JSON", "CSV", "PARQUET"],
     delivery: connector::Delivery::ExactlyOnce,
+    empties_target: false,
 };
 
 #[derive(Deserialize)]

@@ -57,6 +57,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     ],
     encodings: &["JSON", "CSV", "PARQUET"],
     delivery: Delivery::ExactlyOnce,
+    empties_target: false,
 };
 
 #[derive(Deserialize)]

@@ -67,6 +67,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     ],
     encodings: &[],
     delivery: Delivery::ExactlyOnce,
+    empties_target: false,
 };
 
 #[derive(Debug, Deserialize)]

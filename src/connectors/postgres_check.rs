@@ -23,6 +23,8 @@ pub struct Wanted {
     pub columns: Vec<Column>,
     /// The key of an upsert sink; empty for an append-only one.
     pub key: Vec<String>,
+    /// Whether the table is to be emptied.
+    pub empties: bool,
 }
 
 /// A column as the target has it.
@@ -74,9 +76,12 @@ impl Wanted {
         self.check_columns(&found)?;
         let rows = client.query(UNIQUES_OF, &[&relation]).await.map_err(fault)?;
         self.check_key(rows.iter().map(|row| row.get(0)).collect())?;
-        for right in
-            if self.key.is_empty() { &["INSERT"][..] } else { &["INSERT", "UPDATE", "DELETE", "SELECT"] }
-        {
+        let rights = match (self.key.is_empty(), self.empties) {
+            (true, false) => &["INSERT"][..],
+            (true, true) => &["INSERT", "DELETE"],
+            (false, _) => &["INSERT", "UPDATE", "DELETE", "SELECT"],
+        };
+        for right in rights {
             let row = client.query_one(PRIVILEGE, &[&relation, right]).await.map_err(fault)?;
             if !row.get::<_, bool>(0) {
                 let user: String = row.get(1);

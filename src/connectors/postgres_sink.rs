@@ -62,6 +62,7 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     ],
     encodings: &[],
     delivery: connector::Delivery::ExactlyOnce,
+    empties_target: true,
 };
 
 #[derive(Deserialize)]
@@ -137,6 +138,8 @@ pub struct PostgresTarget {
     upsert: bool,
     /// The name of the progress row.
     identity: String,
+    /// The progress row of the sink whose rows are to go before ours come.
+    replaces: Option<String>,
     generation: i64,
 
     session: Option<Session>,
@@ -165,6 +168,11 @@ impl Held {
             until: partial.map(|p| p.until.0 as i64),
             chunks: partial.map(|p| i64::from(p.chunks)),
         }
+    }
+
+    /// Of a row that was just made.
+    fn of_nothing() -> Self {
+        Self { epoch: 0, until: None, chunks: None }
     }
 
     /// `None` for a row that was just made.
@@ -209,10 +217,12 @@ impl PostgresTarget {
                 table: read.table,
                 columns: sink.columns.clone(),
                 key,
+                empties: sink.replaces.is_some(),
             },
             config,
             upsert,
             identity: format!("{}/{}", context.database, context.id.0),
+            replaces: sink.replaces.map(|id| format!("{}/{}", context.database, id.0)),
             generation: context.generation as i64,
             session: None,
         })
@@ -254,6 +264,16 @@ impl PostgresTarget {
                 self.identity, self.generation
             ))),
         }
+    }
+
+    /// Empties the table where another sink's rows are in it. Nothing of ours is there yet, so that
+    /// a crash does no harm. Taking the other's progress row away ends what it may still have under
+    /// way: its transaction is waited for, or finds no row.
+    async fn empty(&self, client: &mut Client, other: &str) -> Result<(), SinkError> {
+        let transaction = client.transaction().await.map_err(fault)?;
+        transaction.execute(&self.statements.forget, &[&other]).await.map_err(fault)?;
+        transaction.execute(&self.statements.empty, &[]).await.map_err(fault)?;
+        transaction.commit().await.map_err(fault)
     }
 
     async fn write(&mut self, delivery: &Delivery) -> Result<(), SinkError> {
@@ -327,9 +347,12 @@ impl SinkTarget for PostgresTarget {
 
     async fn open(&mut self) -> Result<Option<Marker>, SinkError> {
         self.session = None;
-        let client = self.connect().await.map_err(fault)?;
+        let mut client = self.connect().await.map_err(fault)?;
         self.wanted.check(&client).await?;
         let held = self.take_over(&client).await?;
+        if let Some(other) = self.replaces.as_ref().filter(|_| held == Held::of_nothing()) {
+            self.empty(&mut client, other).await?;
+        }
         if self.upsert {
             client.batch_execute(&self.statements.create_stage).await.map_err(fault)?;
         }
@@ -354,6 +377,8 @@ struct Statements {
     create_progress: String,
     take_over: String,
     move_on: String,
+    forget: String,
+    empty: String,
     create_stage: String,
     copy_stage: String,
     copy_rows: String,
@@ -394,6 +419,8 @@ impl Statements {
                 "UPDATE {progress} SET epoch = $6, until = $7, chunks = $8 WHERE sink = $1 AND generation = $2 \
                  AND epoch = $3 AND until IS NOT DISTINCT FROM $4 AND chunks IS NOT DISTINCT FROM $5"
             ),
+            forget: format!("DELETE FROM {progress} WHERE sink = $1"),
+            empty: format!("DELETE FROM {table}"),
             create_stage: format!(
                 "CREATE TEMPORARY TABLE weir_stage ON COMMIT DELETE ROWS \
                  AS SELECT {all}, false AS weir_deleted FROM {table} LIMIT 0"
@@ -425,19 +452,28 @@ pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Whether it is worth trying again: not where the statement or the login can't work.
+/// Whether it may pass by itself, or the target has to be changed: where the statement, the login or
+/// a row can't work.
 fn fault(error: Error) -> SinkError {
     let Some(reported) = error.as_db_error() else {
         let reason =
             std::error::Error::source(&error).map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));
         return SinkError::Retry(reason);
     };
-    let detail = reported.detail().map_or_else(String::new, |detail| format!(" ({detail})"));
-    let reason = format!("{}{detail}", reported.message());
+    let code = reported.code().code();
+    // A rule's violation tells the row, and so does what COPY was doing.
+    let particulars: Vec<&str> = [reported.detail(), reported.where_()].into_iter().flatten().collect();
+    let particulars = match particulars.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", particulars.join("; ").replace('\n', " ")),
+    };
+    let reason = format!("{code}: {}{particulars}", reported.message());
     // Two servers that create the progress table at once: one of them loses.
     let raced = matches!(*reported.code(), SqlState::DUPLICATE_TABLE | SqlState::DUPLICATE_OBJECT);
-    match &reported.code().code()[..2] {
-        "42" | "3D" | "3F" | "28" | "0A" if !raced => SinkError::Fatal(reason),
+    match &code[..2] {
+        "0A" | "21" | "22" | "23" | "28" | "3D" | "3F" | "42" | "44" | "P0" if !raced => {
+            SinkError::Refused(reason)
+        }
         _ => SinkError::Retry(reason),
     }
 }

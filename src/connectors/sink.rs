@@ -42,7 +42,11 @@ pub enum SinkError {
     /// Might work next time: the target is down, slow, full.
     #[error("{0}")]
     Retry(String),
-    /// Never will: wrong options, wrong schema, a newer generation.
+    /// The target answers, and does not take what it is given until somebody changes it: a row that
+    /// breaks a rule of its, a table that is gone, a right that is missing.
+    #[error("{0}")]
+    Refused(String),
+    /// Never will by itself: a newer generation, a target that is ahead.
     #[error("{0}")]
     Fatal(String),
 }
@@ -76,6 +80,6 @@ pub trait SinkTarget: Send {
     /// half done, and tells how far the target has come. Called again after a failure.
     async fn open(&mut self) -> Result<Option<Marker>, SinkError>;
 
-    /// Delivers and commits.
+    /// Delivers and commits. What the target refuses is told with the row, as far as it says which.
     async fn deliver(&mut self, delivery: Delivery) -> Result<(), SinkError>;
 }

@@ -143,8 +143,11 @@ impl SinkLog {
         if !file.open && file.waiting == 0 {
             files.remove(name);
             drop(files);
-            if let Err(error) = fs::remove_file(self.dir.join(name)) {
-                warn!(file = %name, %error, "could not remove sink log");
+            match fs::remove_file(self.dir.join(name)) {
+                // Before a crash it was delivered and removed already; the manifest did not yet say so.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => warn!(file = %name, %error, "could not remove sink log"),
+                Ok(()) => {}
             }
         }
     }

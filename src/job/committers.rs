@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_catalog::system::facts::DeliveryState;
 use weir_catalog::{Object, ObjectBody, ObjectId};
 
 /// How long a clean shutdown waits for targets to take what is durable.
@@ -30,8 +31,8 @@ pub struct DeliveryStatus {
     pub committed: Option<Epoch>,
     /// Why the last attempt failed, if it did.
     pub error: Option<String>,
-    /// Whether it will not be tried again.
-    pub failed: bool,
+    /// What it does.
+    pub state: DeliveryState,
 }
 
 /// Tries what a source or sink declares, as far as that can be done without reading or writing.
@@ -59,6 +60,14 @@ pub async fn check(data_dir: &DataDir, object: &Object) -> Result<(), JobError> 
     }
 }
 
+type Statuses = Mutex<BTreeMap<ObjectId, DeliveryStatus>>;
+
+fn note(statuses: &Statuses, sink: ObjectId, state: DeliveryState, error: Option<String>) {
+    let mut statuses = statuses.lock();
+    let status = statuses.entry(sink).or_default();
+    (status.state, status.error) = (state, error);
+}
+
 /// All committers of one incarnation.
 pub struct Committers {
     database: String,
@@ -71,7 +80,7 @@ pub struct Committers {
     running: Mutex<HashMap<ObjectId, Running>>,
     /// What the newest complete checkpoint promises.
     promised: Mutex<(Epoch, Vec<CommitHandle>)>,
-    status: Arc<Mutex<BTreeMap<ObjectId, DeliveryStatus>>>,
+    status: Arc<Statuses>,
     /// Sinks whose logs have reached the limit.
     full: Mutex<HashSet<ObjectId>>,
 }
@@ -127,6 +136,7 @@ impl Committers {
         let _entered = self.runtime.enter();
         let handle = CommitterHandle::start(config, target, log, restored, handles, self.events());
         running.insert(object.id, Running { handle, told });
+        self.status.lock().entry(object.id).or_default();
         Ok(())
     }
 
@@ -139,15 +149,24 @@ impl Committers {
                 status.lock().insert(sink, now);
                 coordinator.send(Message::Committed(sink, epoch));
             }
+            CommitterEvent::Recovered { sink } => note(&status, sink, DeliveryState::Running, None),
             CommitterEvent::Retrying { sink, reason } => {
-                status.lock().entry(sink).or_default().error = Some(reason);
+                note(&status, sink, DeliveryState::Retrying, Some(reason));
+            }
+            CommitterEvent::Stopped { sink, reason } => {
+                note(&status, sink, DeliveryState::Stopped, Some(reason));
             }
             CommitterEvent::Failed { sink, reason } => {
-                let mut status = status.lock();
-                let entry = status.entry(sink).or_default();
-                (entry.error, entry.failed) = (Some(reason), true);
+                note(&status, sink, DeliveryState::Failed, Some(reason));
             }
         })
+    }
+
+    /// Whatever a sink waits for is said to be mended: it tries again at once. False: it has no
+    /// committer.
+    pub fn resume(&self, sink: ObjectId) -> bool {
+        let running = self.running.lock();
+        running.get(&sink).map(|committer| committer.handle.resume()).is_some()
     }
 
     /// A checkpoint is complete: what it promises may be committed.

@@ -5,6 +5,7 @@
 //!       │ crash, cancel, failure: dropped
 //!   log Filling ── acknowledged ── mutation barrier ── backfill ── log Created      background_ddl
 //!       │ crash, restart of the dataflow: filled anew                failure: dropped
+//!   log Drop of the old, Filling of the new ── … ALTER SINK … REBUILD goes on as the one above
 //! ```
 
 use super::edges::fills;
@@ -15,7 +16,7 @@ use crate::checkpoint::coordinator::Message;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::{CatalogChange, CatalogSnapshot, Object, ObjectId, ObjectState, SqlState};
+use weir_catalog::{CatalogChange, CatalogSnapshot, Object, ObjectBody, ObjectId, ObjectState, SqlState};
 use weir_sql::binder::Create;
 use weir_sql::plan::StreamPlan;
 
@@ -26,8 +27,8 @@ pub(super) async fn create(
     create: Create,
     cancel: &CancellationToken,
 ) -> Result<(), JobError> {
-    let Create { object, plan, .. } = create;
-    let (object, incarnation) = log(lasting, object).await?;
+    let Create { object, plan, renames, .. } = create;
+    let (object, incarnation) = log(lasting, object, renames).await?;
     let Some(incarnation) = incarnation else { return Ok(()) };
     crate::failpoint::hit("create.logged").map_err(|e| JobError::internal(e.to_string()))?;
     let filled = tokio::select! {
@@ -51,9 +52,9 @@ pub(super) async fn create_in_background(
     lasting: &Arc<Lasting>,
     create: Create,
 ) -> Result<JoinHandle<Result<(), JobError>>, JobError> {
-    let Create { mut object, plan, .. } = create;
+    let Create { mut object, plan, renames, .. } = create;
     object.state = ObjectState::Filling;
-    let (object, incarnation) = log(lasting, object).await?;
+    let (object, incarnation) = log(lasting, object, renames).await?;
     crate::failpoint::hit("create.logged").map_err(|e| JobError::internal(e.to_string()))?;
     let lasting = Arc::clone(lasting);
     Ok(tokio::spawn(async move {
@@ -97,13 +98,27 @@ pub(super) async fn finish(
 async fn log(
     lasting: &Arc<Lasting>,
     mut object: Object,
+    renames: u64,
 ) -> Result<(Arc<Object>, Option<Arc<Incarnation>>), JobError> {
     let _ddl = lasting.ddl_lock.lock().await;
     let catalog = lasting.catalog();
+    if catalog.renames != renames {
+        return Err(JobError::overtaken());
+    }
     check_inputs(&catalog, &object)?;
     object.id = catalog.next_id;
     let incarnation = if object.has_job() { Some(lasting.incarnation()?) } else { None };
-    lasting.log_changes(&[CatalogChange::Create(object.clone())])?;
+    let replaced = match &object.body {
+        ObjectBody::Sink(sink) if object.state == ObjectState::Filling => sink.replaces,
+        _ => None,
+    };
+    let replaced = replaced.and_then(|id| catalog.by_id(id)).cloned();
+    let mut changes: Vec<CatalogChange> = replaced.iter().map(|o| CatalogChange::Drop(o.id)).collect();
+    changes.push(CatalogChange::Create(object.clone()));
+    lasting.log_changes(&changes)?;
+    if let Some(replaced) = replaced {
+        end_jobs(lasting, &[replaced]).await?;
+    }
     Ok((Arc::new(object), incarnation))
 }
 

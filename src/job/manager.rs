@@ -73,6 +73,12 @@ impl JobError {
         Self::new(SqlState::IO_ERROR, error.to_string())
     }
 
+    /// Another session's DDL came between: the statement is to be bound anew.
+    pub(super) fn overtaken() -> Self {
+        let message = "the catalog was changed by another session meanwhile";
+        Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    }
+
     /// The dataflow is restarting or failed meanwhile.
     pub fn interrupted(reason: &str) -> Self {
         let mut error = Self::new(
@@ -176,13 +182,20 @@ impl Database {
         task.await.map_err(|e| JobError::internal(format!("create failed: {e}")))?
     }
 
-    /// Applies catalog changes that start no job; jobs of dropped objects end.
-    pub async fn change(&self, changes: Vec<CatalogChange>) -> Result<(), JobError> {
+    /// Applies catalog changes that start no job; jobs of dropped objects end. New names are given to
+    /// the catalog of `version` only: who else uses the old ones was looked up there.
+    pub async fn change(&self, changes: Vec<CatalogChange>, version: u64) -> Result<(), JobError> {
         let lasting = Arc::clone(&self.lasting);
         let task = tokio::spawn(async move {
             let dropped = {
                 let _ddl = lasting.ddl_lock.lock().await;
                 let before = lasting.catalog();
+                let renames = |c: &CatalogChange| {
+                    matches!(c, CatalogChange::Rename(..) | CatalogChange::RenameColumn(..))
+                };
+                if before.version != version && changes.iter().any(renames) {
+                    return Err(JobError::overtaken());
+                }
                 let dropped = dropped_jobs(&before, &changes)?;
                 lasting.log_changes(&changes)?;
                 dropped
@@ -245,6 +258,15 @@ impl Database {
     /// Makes DML run one at a time.
     pub fn dml_lock(&self) -> &tokio::sync::Mutex<()> {
         &self.lasting.dml_lock
+    }
+
+    /// What the delivery of a sink failed of is mended: it tries again at once.
+    pub fn resume_sink(&self, sink: &Object) -> Result<(), JobError> {
+        if self.lasting.incarnation()?.committers.resume(sink.id) {
+            return Ok(());
+        }
+        let message = format!("sink \"{}\" does not deliver yet", sink.name);
+        Err(JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
     }
 
     /// Restarts the dataflow from its last checkpoint.

@@ -422,8 +422,10 @@ fn specs(
             incarnation.note_fingerprints(object.id, plan);
         }
         if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id))
-            && stored.fingerprints != *now
+            && !stored.fingerprints.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash))
         {
+            // Which numbers the operators have does not count: where a relation's column got another
+            // name, its readers have a projection more, and their state in the same order.
             return Err(mismatch(object, &stored.fingerprints, now));
         }
         specs.push(JobSpec { object: Arc::clone(object), plan, restored: stored.is_some() });

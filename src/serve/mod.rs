@@ -203,7 +203,7 @@ impl ServeContext {
                 id,
                 committed_epoch: status.committed.map(|epoch| epoch.0),
                 error: status.error,
-                failed: status.failed,
+                state: status.state,
             })
             .collect()
     }

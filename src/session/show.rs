@@ -21,7 +21,8 @@ pub fn explain_schema() -> SchemaRef {
 /// The columns of a SHOW.
 pub fn show_schema(target: &ShowTarget) -> SchemaRef {
     text_schema(match target {
-        ShowTarget::Objects(ObjectKind::Source | ObjectKind::Sink) => &["Name", "Connector"],
+        ShowTarget::Objects(ObjectKind::Source) => &["Name", "Connector"],
+        ShowTarget::Objects(ObjectKind::Sink) => &["Name", "Connector", "Status", "Error"],
         ShowTarget::Objects(ObjectKind::Index) => &["Name", "On", "Key", "Include"],
         ShowTarget::Objects(_) | ShowTarget::Schemas | ShowTarget::Databases => &["Name"],
         ShowTarget::Jobs => &["Id", "Name", "Kind", "Status", "Progress", "Actors"],
@@ -46,6 +47,11 @@ impl Session {
         let catalog = self.db().catalog();
         let some = |text: String| vec![Some(text)];
         let rows: Vec<Row> = match target {
+            ShowTarget::Objects(ObjectKind::Sink) => {
+                let facts = self.manager.serve().facts();
+                let sinks = weir_catalog::system::sinks::statuses(&catalog, &facts);
+                sinks.into_iter().map(Vec::from).collect()
+            }
             ShowTarget::Objects(kind) => {
                 catalog.objects().filter(|o| o.kind() == *kind).map(|o| object_row(&catalog, o)).collect()
             }

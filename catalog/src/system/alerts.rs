@@ -4,7 +4,7 @@
 //! The rules are checkpoints.md's: a dataflow that was given up, sinks that can't deliver,
 //! checkpoints that are slow, late, or fail in a row.
 
-use super::facts::{CheckpointFact, RuntimeFacts};
+use super::facts::{CheckpointFact, DeliveryState, RuntimeFacts};
 use super::{ColumnType, Row, SystemTable};
 use crate::object::ObjectState;
 use crate::snapshot::CatalogSnapshot;
@@ -67,12 +67,31 @@ fn degraded(facts: &RuntimeFacts) -> Option<Alert> {
 
 fn sinks(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> impl Iterator<Item = Alert> {
     facts.deliveries.iter().filter_map(|delivery| {
+        let (severity, rule, hint) = match delivery.state {
+            DeliveryState::Running | DeliveryState::Retrying => (
+                "warning",
+                "sink cannot deliver",
+                "Its rows wait in its log; other jobs go on. It is tried again soon.",
+            ),
+            DeliveryState::Stopped => (
+                "critical",
+                "sink stopped",
+                "Its rows wait in its log; other jobs go on. Mend the target: within a minute it goes on by \
+                 itself, at once by ALTER SINK … RESUME.",
+            ),
+            DeliveryState::Failed => (
+                "critical",
+                "sink failed",
+                "Its rows wait in its log; other jobs go on. ALTER SINK … RESUME tries again; \
+                 ALTER SINK … REBUILD empties the target and delivers everything anew.",
+            ),
+        };
         Some(Alert {
-            severity: if delivery.failed { "critical" } else { "warning" },
-            rule: if delivery.failed { "sink failed" } else { "sink cannot deliver" },
+            severity,
+            rule,
             object: catalog.by_id(delivery.id).map(|object| object.name.to_string()),
             message: delivery.error.clone()?,
-            hint: "Its rows wait in its log; other jobs go on. See weir_catalog.sinks.",
+            hint,
         })
     })
 }
@@ -83,7 +102,8 @@ fn paused(catalog: &CatalogSnapshot) -> impl Iterator<Item = Alert> {
         rule: "sink paused",
         object: Some(object.name.to_string()),
         message: super::sinks::FULL.to_owned(),
-        hint: "What was logged is still delivered. Other jobs go on.",
+        hint: "What was logged is still delivered. Other jobs go on. ALTER SINK … REBUILD empties the target and \
+               delivers everything anew.",
     })
 }
 
@@ -178,15 +198,17 @@ mod tests {
         assert!(rules(&failing)[0].contains("2 checkpoints failed in a row: disk full"));
         let mut others = facts(Vec::new());
         others.degraded = Some("job 7: actor panicked".to_owned());
-        let delivery = |failed| DeliveryFact {
+        let delivery = |state| DeliveryFact {
             id: ObjectId(3),
             committed_epoch: None,
             error: Some("no route".to_owned()),
-            failed,
+            state,
         };
-        others.deliveries = vec![delivery(false), delivery(true)];
+        let states = [DeliveryState::Retrying, DeliveryState::Stopped, DeliveryState::Failed];
+        others.deliveries = states.map(delivery).into();
         let found = rules(&others);
         assert!(found[0].contains("degraded") && found[0].contains("job 7"), "{found:?}");
-        assert!(found[1].contains("cannot deliver") && found[2].contains("failed"), "{found:?}");
+        assert!(found[1].contains("cannot deliver") && found[2].contains("stopped"), "{found:?}");
+        assert!(found[3].contains("sink failed"), "{found:?}");
     }
 }

@@ -90,8 +90,34 @@ pub struct DeliveryFact {
     pub committed_epoch: Option<u64>,
     /// Why the last attempt failed, if it did.
     pub error: Option<String>,
-    /// Whether it will not be tried again.
-    pub failed: bool,
+    /// What it does.
+    pub state: DeliveryState,
+}
+
+/// What the delivery of a sink does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// It delivers.
+    #[default]
+    Running,
+    /// The last attempt failed of what may pass: it is tried again soon.
+    Retrying,
+    /// The target refuses what it is given: it is tried again rarely, or when it is resumed.
+    Stopped,
+    /// It is tried again when it is resumed.
+    Failed,
+}
+
+impl DeliveryState {
+    /// As catalogs spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeliveryState::Running => "running",
+            DeliveryState::Retrying => "retrying",
+            DeliveryState::Stopped => "stopped",
+            DeliveryState::Failed => "failed",
+        }
+    }
 }
 
 /// What is running, as of one moment.

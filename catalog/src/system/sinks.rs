@@ -2,10 +2,10 @@
 
 use super::{ColumnType, Row, SystemTable, Value};
 use crate::connector::Delivery;
-use crate::object::{ObjectBody, ObjectState};
+use crate::object::{Object, ObjectBody, ObjectState};
 use crate::sink::SinkType;
 use crate::snapshot::CatalogSnapshot;
-use crate::system::facts::RuntimeFacts;
+use crate::system::facts::{DeliveryState, RuntimeFacts};
 
 /// `weir_catalog.sinks`
 pub const TABLE: SystemTable = SystemTable {
@@ -26,8 +26,8 @@ pub const TABLE: SystemTable = SystemTable {
 };
 
 /// Why a sink is paused.
-pub(super) const FULL: &str = "its log reached sink.log_limit: the target holds everything up to then; drop the sink and \
-                    create it again once the target takes what it is given";
+pub(super) const FULL: &str = "its log reached sink.log_limit: the target gets everything up to then; \
+                    run ALTER SINK … REBUILD once the target takes what it is given";
 
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     let sinks = catalog.objects().filter_map(|object| match &object.body {
@@ -47,13 +47,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 Delivery::AtLeastOnce => "at least once",
             });
             let state = facts.deliveries.iter().find(|d| d.id == object.id);
-            let paused = object.state == ObjectState::Paused;
-            let status = state.map(|s| match (&s.error, s.failed) {
-                (_, true) => "failed",
-                (_, false) if paused => "paused",
-                (Some(_), false) => "retrying",
-                (None, false) => "running",
-            });
+            let status = status(object, facts);
             let key = match &sink.primary_key {
                 Some(key) => Value::Texts(key.iter().map(|c| sink.columns[*c].name.clone()).collect()),
                 None => Value::Null,
@@ -68,8 +62,42 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 key,
                 status.into(),
                 state.and_then(|s| s.committed_epoch).into(),
-                paused.then(|| FULL.to_owned()).or_else(|| state.and_then(|s| s.error.clone())).into(),
+                error(object, facts).into(),
             ]
         })
         .collect()
+}
+
+/// Of each sink its name, its connector, what its delivery does, and why it fails if it does.
+pub fn statuses(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<[Option<String>; 4]> {
+    let sinks = catalog.objects().filter_map(|object| match &object.body {
+        ObjectBody::Sink(sink) => Some((object, sink)),
+        _ => None,
+    });
+    let row = |(object, sink): (&std::sync::Arc<Object>, &crate::sink::Sink)| {
+        let status = status(object, facts).map(str::to_owned);
+        [Some(object.name.to_string()), Some(sink.connector.clone()), status, error(object, facts)]
+    };
+    sinks.map(row).collect()
+}
+
+/// Why the delivery of a sink fails, or does not go on.
+fn error(object: &Object, facts: &RuntimeFacts) -> Option<String> {
+    let state = facts.deliveries.iter().find(|d| d.id == object.id);
+    match state {
+        Some(s) if matches!(s.state, DeliveryState::Stopped | DeliveryState::Failed) => s.error.clone(),
+        _ if object.state == ObjectState::Paused => Some(FULL.to_owned()),
+        s => s.and_then(|s| s.error.clone()),
+    }
+}
+
+/// What the delivery of a sink does, in a word; `None` while nothing is known.
+fn status(object: &Object, facts: &RuntimeFacts) -> Option<&'static str> {
+    let state = facts.deliveries.iter().find(|d| d.id == object.id)?.state;
+    match state {
+        DeliveryState::Running | DeliveryState::Retrying if object.state == ObjectState::Paused => {
+            Some("paused")
+        }
+        state => Some(state.name()),
+    }
 }

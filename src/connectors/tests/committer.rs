@@ -15,7 +15,8 @@ struct Held {
     marker: Option<Marker>,
     numbers: Vec<i64>,
     deliveries: usize,
-    /// Outcomes of the next calls of `deliver`: 1 fails before the commit, 2 after it, 3 for ever.
+    /// Outcomes of the next calls of `deliver`: 1 fails before the commit, 2 after it, 3 for ever,
+    /// 4 is refused.
     faults: VecDeque<u8>,
 }
 
@@ -32,7 +33,8 @@ impl SinkTarget for Target {
         let fault = held.faults.pop_front().unwrap_or(0);
         match fault {
             1 => return Err(SinkError::Retry("down".into())),
-            3 => return Err(SinkError::Fatal("no such table".into())),
+            3 => return Err(SinkError::Fatal("newer generation".into())),
+            4 => return Err(SinkError::Refused("23505: row 7".into())),
             _ => {}
         }
         for batch in &delivery.batches {
@@ -183,6 +185,35 @@ async fn a_target_that_is_ahead_is_refused_and_one_that_never_works_ends_it() {
     let handles = bench.epoch(8);
     let committer = bench.start(8, handles, 1);
     assert!(!committer.drain(PATIENCE).await);
-    let failed = CommitterEvent::Failed { sink: SINK, reason: "no such table".into() };
+    let failed = CommitterEvent::Failed { sink: SINK, reason: "newer generation".into() };
     assert_eq!(bench.events.lock().last(), Some(&failed));
+    // Who mends it says so: what came meanwhile is delivered too.
+    let more = bench.epoch(9);
+    committer.durable(Epoch(9), more);
+    committer.resume();
+    while bench.last_committed() != Some(Epoch(9)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(bench.numbers(), [8, 9]);
+}
+
+#[tokio::test]
+async fn what_a_target_refuses_stops_its_sink_until_it_is_mended() {
+    let mut bench = Bench::new();
+    bench.held.lock().faults = [4, 4].into();
+    let committer = bench.start(0, Vec::new(), 1);
+    for epoch in 1..=3 {
+        let handles = bench.epoch(epoch);
+        committer.durable(Epoch(epoch), handles);
+    }
+    assert!(!committer.drain(PATIENCE).await, "a shutdown does not wait for it");
+    let stopped = CommitterEvent::Stopped { sink: SINK, reason: "23505: row 7".into() };
+    assert_eq!(bench.events.lock().last(), Some(&stopped));
+    committer.resume();
+    // After the second refusal it goes on by itself; nothing is lost or delivered twice.
+    while bench.last_committed() != Some(Epoch(3)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(bench.numbers(), [1, 2, 3]);
+    assert_eq!(bench.events.lock().iter().filter(|e| **e == stopped).count(), 2);
 }

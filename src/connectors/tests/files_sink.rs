@@ -28,6 +28,7 @@ fn sink(path: &Path, sink_type: SinkType, encode: &str, options: &[(&str, &str)]
         primary_key: None,
         force_append_only: false,
         snapshot: true,
+        replaces: None,
     }
 }
 

@@ -97,6 +97,7 @@ impl Server {
             primary_key: (sink_type == SinkType::Upsert).then(|| vec![0]),
             force_append_only: false,
             snapshot: true,
+            replaces: None,
         }
     }
 }
@@ -143,6 +144,7 @@ async fn the_sink_against_a_real_server() {
     every_epoch_is_there_once_wherever_it_stops(&server).await;
     zombies_are_fenced(&server).await;
     what_can_never_work_is_said(&server).await;
+    what_a_row_breaks_is_said(&server).await;
 }
 
 async fn values_arrive_as_they_are(server: &Server) {
@@ -242,21 +244,41 @@ async fn what_can_never_work_is_said(server: &Server) {
     .open()
     .await
     {
-        Err(SinkError::Fatal(reason)) => reason,
+        Err(SinkError::Refused(reason)) => reason.split(" (").next().unwrap_or_default().to_owned(),
         other => panic!("{other:?}"),
     };
     assert_eq!(
         open(&["k"], SinkType::AppendOnly, "no\"such").await,
-        "relation \"no\"such\" does not exist in the target of sink \"k\""
+        "42P01: relation \"no\"such\" does not exist in the target of sink \"k\""
     );
     assert_eq!(
         open(&["k", "w"], SinkType::AppendOnly, "log").await,
-        "column \"w\" of sink \"k\" does not exist in table \"log\" of its target"
+        "42703: column \"w\" of sink \"k\" does not exist in table \"log\" of its target"
     );
     assert_eq!(
         open(&["k", "v"], SinkType::Upsert, "log").await,
-        "table \"log\" of the target of sink \"k\" has no primary key or unique index on (k)"
+        "42P10: table \"log\" of the target of sink \"k\" has no primary key or unique index on"
     );
+}
+
+/// The SQLSTATE and the row are told.
+async fn what_a_row_breaks_is_said(server: &Server) {
+    server.run("CREATE TABLE strict (k bigint PRIMARY KEY, v smallint CHECK (v < 9))").await;
+    let refused = async |sink_type, rows: &[(i64, i64, i64)]| {
+        let mut target = target(&server.sink(&["k", "v"], sink_type, "strict"), 9);
+        target.open().await.unwrap();
+        match target.deliver(pairs(marker(9, 1), rows)).await {
+            Err(SinkError::Refused(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    let said = refused(SinkType::Upsert, &[(1, 2, 1), (7, 9, 1)]).await;
+    assert!(said.starts_with("23514: ") && said.contains("Failing row contains (7, 9)"), "{said}");
+    let said = refused(SinkType::Upsert, &[(1, 2, 1), (7, 70_000, 1)]).await;
+    assert!(said.starts_with("22003: ") && said.contains("line 2, column v: \"70000\""), "{said}");
+    let said = refused(SinkType::AppendOnly, &[(3, 2, 1), (3, 3, 1)]).await;
+    assert!(said.starts_with("23505: ") && said.contains("Key (k)=(3) already exists"), "{said}");
+    assert_eq!(server.rows("SELECT k::text FROM strict").await, [""; 0]);
 }
 
 #[test]
