@@ -21,6 +21,12 @@ pub enum CatalogChange {
     Drop(ObjectId),
     /// Gives an object another name.
     Rename(ObjectId, ObjectName),
+    /// Gives the column at an ordinal of a table or view another name.
+    RenameColumn(ObjectId, usize, String),
+    /// Gives a view or sink another text of the same query, and with it the definition.
+    Restate(ObjectId, String, String),
+    /// Gives an object another text of what made it.
+    Define(ObjectId, String),
     /// Gives a plain view another query, and with it the definition.
     Redefine(ObjectId, View, String),
     /// Sets or clears a comment.
@@ -67,19 +73,14 @@ impl CatalogSnapshot {
                 self.require_free(name)?;
                 self.require_schema(&name.schema)?;
                 let name = name.clone();
+                next.renames += 1;
                 next.update(*id, |o| o.name = name)?;
             }
-            CatalogChange::Redefine(id, view, definition) => {
-                let (view, definition) = (view.clone(), definition.clone());
-                next.update(*id, |o| {
-                    o.body = ObjectBody::View(view);
-                    o.definition = definition;
-                })?;
-            }
-            CatalogChange::Comment(id, comment) => {
-                let comment = comment.clone();
-                next.update(*id, |o| o.comment = comment)?;
-            }
+            CatalogChange::RenameColumn(..)
+            | CatalogChange::Restate(..)
+            | CatalogChange::Define(..)
+            | CatalogChange::Redefine(..)
+            | CatalogChange::Comment(..) => next.alter(change)?,
             CatalogChange::CreateSchema(schema) => {
                 if !next.schemas.insert(schema.clone()) {
                     return Err(CatalogError::SchemaExists(schema.clone()));
@@ -100,5 +101,37 @@ impl CatalogSnapshot {
             }
         }
         Ok(next)
+    }
+
+    /// Changes what is said of an object that stays what it is.
+    fn alter(&mut self, change: &CatalogChange) -> Result<(), CatalogError> {
+        match change {
+            CatalogChange::RenameColumn(id, ordinal, name) => {
+                self.renames += 1;
+                self.update(*id, |o| o.rename_column(*ordinal, name))?;
+            }
+            CatalogChange::Restate(id, query, definition) => {
+                self.update(*id, |o| {
+                    o.restate(query);
+                    o.definition.clone_from(definition);
+                })?;
+            }
+            CatalogChange::Define(id, definition) => {
+                self.update(*id, |o| o.definition.clone_from(definition))?;
+            }
+            CatalogChange::Redefine(id, view, definition) => {
+                let (view, definition) = (view.clone(), definition.clone());
+                self.update(*id, |o| {
+                    o.body = ObjectBody::View(view);
+                    o.definition = definition;
+                })?;
+            }
+            CatalogChange::Comment(id, comment) => {
+                let comment = comment.clone();
+                self.update(*id, |o| o.comment = comment)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }

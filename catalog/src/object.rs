@@ -118,6 +118,30 @@ impl Object {
         }
     }
 
+    /// Gives the column at an ordinal another name.
+    pub fn rename_column(&mut self, ordinal: usize, name: &str) {
+        let columns = match &mut self.body {
+            ObjectBody::Table(t) => &mut t.columns,
+            ObjectBody::MaterializedView(v) => &mut v.columns,
+            ObjectBody::View(v) => &mut v.columns,
+            ObjectBody::Source(_) | ObjectBody::Index(_) | ObjectBody::Sink(_) => return,
+        };
+        if let Some(column) = columns.get_mut(ordinal) {
+            name.clone_into(&mut column.name);
+        }
+    }
+
+    /// Gives a view or sink another text of the same query.
+    pub fn restate(&mut self, text: &str) {
+        let query = match &mut self.body {
+            ObjectBody::MaterializedView(v) => &mut v.query,
+            ObjectBody::View(v) => &mut v.query,
+            ObjectBody::Sink(s) => &mut s.query,
+            ObjectBody::Table(_) | ObjectBody::Source(_) | ObjectBody::Index(_) => return,
+        };
+        text.clone_into(query);
+    }
+
     /// The objects that it reads.
     pub fn inputs(&self) -> Vec<ObjectId> {
         match &self.body {

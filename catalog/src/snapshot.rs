@@ -22,6 +22,8 @@ pub struct CatalogSnapshot {
     pub schemas: BTreeSet<String>,
     /// The database's own settings, as set by ALTER DATABASE … SET.
     pub settings: BTreeMap<String, String>,
+    /// How often something got another name: what was planned by names before may mean another.
+    pub renames: u64,
     by_id: BTreeMap<ObjectId, Arc<Object>>,
     by_name: HashMap<ObjectName, ObjectId>,
 }
@@ -33,6 +35,7 @@ impl Default for CatalogSnapshot {
             next_id: ObjectId::FIRST_USER,
             schemas: BTreeSet::from([DEFAULT_SCHEMA.to_owned()]),
             settings: BTreeMap::new(),
+            renames: 0,
             by_id: BTreeMap::new(),
             by_name: HashMap::new(),
         }

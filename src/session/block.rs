@@ -219,7 +219,10 @@ fn written_by(statement: &Statement) -> Option<&'static str> {
         Statement::CreateSink(_) => "CREATE SINK",
         Statement::CreateSchema { .. } => "CREATE SCHEMA",
         Statement::Drop { .. } | Statement::DropSchema { .. } => "DROP",
-        Statement::Rename { .. } | Statement::AlterDatabase { .. } => "ALTER",
+        Statement::Rename { .. }
+        | Statement::RenameColumn { .. }
+        | Statement::AlterDatabase { .. }
+        | Statement::RebuildSink(_) => "ALTER",
         Statement::Comment { .. } => "COMMENT",
         _ => return None,
     })

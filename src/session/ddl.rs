@@ -8,9 +8,9 @@ use super::show::explain_schema;
 use super::{Notice, Outcome, Session, SessionError};
 use crate::config::check_database;
 use crate::job::manager::Database;
-use weir_catalog::{CatalogChange, SqlState};
+use weir_catalog::{CatalogChange, ObjectState, SqlState};
 use weir_sql::binder::{Bound, Create, bind};
-use weir_sql::parser::statement::Parsed;
+use weir_sql::parser::statement::{Parsed, Statement};
 
 /// How often a statement is bound anew because another session's DDL came between.
 const REBINDS_MAX: usize = 10;
@@ -30,7 +30,7 @@ impl Session {
             let context = self.bind_context(Vec::new());
             let version = context.catalog.version;
             let bound = bind(parsed, &context)?;
-            match self.carry_out(bound).await {
+            match self.carry_out(bound, version).await {
                 Err(_)
                     if attempt < REBINDS_MAX
                         && raced(&db, version)
@@ -44,14 +44,20 @@ impl Session {
         unreachable!("the loop ends by its last attempt")
     }
 
-    async fn carry_out(&mut self, bound: Bound) -> Result<Outcome, SessionError> {
+    async fn carry_out(&mut self, bound: Bound, version: u64) -> Result<Outcome, SessionError> {
         let db = self.db().clone();
         let (tag, notices) = match bound {
             Bound::Create(create) => {
                 let (tag, notices) = (create.tag.clone(), create.notices.clone());
                 self.limits.run(db.check(&create)).await?;
+                let replaces = create.object.state == ObjectState::Filling;
                 if create.plan.is_some() && self.is_background() {
                     self.create_in_background(create).await?;
+                } else if replaces {
+                    // What it replaces is gone once it is logged: it goes on whoever waits for it.
+                    let filling = self.limits.run(db.create_in_background(create)).await?;
+                    let filled = async { filling.await.unwrap_or(Ok(())) };
+                    self.limits.run(filled).await?;
                 } else {
                     self.limits.run(db.create(create)).await?;
                 }
@@ -60,7 +66,7 @@ impl Session {
             Bound::Change { changes, tag, notices } => {
                 let changes = changes.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
                 if !changes.is_empty() {
-                    self.limits.run(db.change(changes)).await?;
+                    self.limits.run(db.change(changes, version)).await?;
                 }
                 (tag, notices)
             }
@@ -77,6 +83,18 @@ impl Session {
             self.notice(Notice::info(notice));
         }
         Ok(Outcome::Done(tag))
+    }
+
+    /// ALTER SINK … RESUME.
+    pub(super) fn resume_sink(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
+        let context = self.bind_context(Vec::new());
+        let Bound::Session(Statement::ResumeSink(name)) = bind(parsed, &context)? else {
+            return Err(super::rows::internal("ALTER SINK was bound to something else"));
+        };
+        if let Some(sink) = context.catalog.get(&name) {
+            self.db().resume_sink(sink)?;
+        }
+        Ok(Outcome::Done("ALTER SINK".to_owned()))
     }
 
     /// EXPLAIN.

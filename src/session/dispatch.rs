@@ -158,6 +158,7 @@ impl Session {
             Statement::Checkpoint => self.checkpoint().await,
             Statement::Wait => self.wait().await,
             Statement::Recover => self.recover().await,
+            Statement::ResumeSink(_) => self.resume_sink(parsed),
             _ => self.ddl(parsed).await,
         }
     }

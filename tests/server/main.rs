@@ -14,5 +14,7 @@ mod nexmark;
 mod protocol;
 mod psql;
 mod recovery;
+mod sinks;
 mod transactions;
 mod watermarks;
+mod wire;

@@ -53,6 +53,8 @@ pub struct Create {
     pub tag: String,
     /// NOTICEs for the client.
     pub notices: Vec<String>,
+    /// The catalog's `renames` when it was bound.
+    pub renames: u64,
 }
 
 /// RETURNING: expressions over a row of the table, and the columns that they give.

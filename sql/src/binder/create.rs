@@ -120,7 +120,8 @@ pub(super) fn created(
 ) -> Bound {
     let object =
         Object { id: context.catalog.next_id, name, body, state, definition: text.to_owned(), comment: None };
-    Bound::Create(Create { object, plan: None, tag: tag.to_owned(), notices: Vec::new() })
+    let renames = context.catalog.renames;
+    Bound::Create(Create { object, plan: None, tag: tag.to_owned(), notices: Vec::new(), renames })
 }
 
 /// The name that an object is created under: unqualified ones go to the first schema of the path.

@@ -1,4 +1,4 @@
-//! Indexes, schemas, and the changes of what exists: DROP, RENAME, COMMENT ON, ALTER DATABASE.
+//! Indexes, schemas, and the changes of what exists: DROP, COMMENT ON, ALTER DATABASE.
 
 use super::create::{check_key_types, created, existing, new_name};
 use super::names::{missing, nearest, plain};
@@ -69,7 +69,7 @@ pub(super) fn index_plan(
     Ok(with_output_distribution(plan, Distribution::Hash(columns)))
 }
 
-fn ordinal_of(column: &str, relation: &Object) -> Result<usize, SqlError> {
+pub(super) fn ordinal_of(column: &str, relation: &Object) -> Result<usize, SqlError> {
     let columns: &[Column] = relation.columns();
     columns.iter().position(|c| c.name == column).ok_or_else(|| {
         let error = SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{column}\" does not exist"));
@@ -225,39 +225,6 @@ fn still_read(
     .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// RENAME. The stored queries of readers name the object, so it must have none but indexes.
-pub(super) fn rename(
-    kind: ObjectKind,
-    name: &ObjectName,
-    to: &str,
-    context: &BindContext,
-) -> Result<Bound, SqlError> {
-    let object = object_of(kind, name, "ALTER", context)?;
-    let new = ObjectName::new(object.name.schema.as_str(), to);
-    if context.catalog.get(&new).is_some() {
-        return Err(SqlError::new(
-            SqlState::DUPLICATE_TABLE,
-            format!("relation \"{}\" already exists", plain(&new)),
-        ));
-    }
-    let readers: Vec<String> = context
-        .catalog
-        .dependants(object.id)
-        .iter()
-        .filter(|r| r.kind() != ObjectKind::Index)
-        .map(|r| format!("{} {} depends on {kind} {}", r.kind(), plain(&r.name), plain(&object.name)))
-        .collect();
-    if !readers.is_empty() {
-        let message =
-            format!("cannot rename {kind} {} because other objects depend on it", plain(&object.name));
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-            .detail(readers.join("\n"))
-            .hint("Their queries use the name. Drop them, rename, and create them again."));
-    }
-    let tag = format!("ALTER {}", kind.to_string().to_uppercase());
-    Ok(change(vec![CatalogChange::Rename(object.id, new)], &tag, Vec::new()))
-}
-
 pub(super) fn comment(
     kind: ObjectKind,
     name: &ObjectName,
@@ -274,6 +241,6 @@ pub(super) fn alter_database(setting: &str, value: Option<&str>) -> Bound {
     change(vec![set], "ALTER DATABASE", Vec::new())
 }
 
-fn change(changes: Vec<CatalogChange>, tag: &str, notices: Vec<String>) -> Bound {
+pub(super) fn change(changes: Vec<CatalogChange>, tag: &str, notices: Vec<String>) -> Bound {
     Bound::Change { changes, tag: tag.to_owned(), notices }
 }

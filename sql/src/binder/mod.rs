@@ -15,6 +15,7 @@ mod common_type;
 pub mod context;
 mod create;
 mod ddl;
+mod definition;
 mod dml;
 mod explain;
 mod literals;
@@ -24,8 +25,11 @@ pub mod optimize;
 mod options;
 mod places;
 mod query;
+mod rebuild;
+mod rename;
 mod replace;
 mod report;
+mod restate;
 mod returning;
 mod rewrite;
 mod set_operations;
@@ -102,7 +106,11 @@ fn bind_statement(statement: &Statement, text: &str, context: &BindContext) -> R
             ddl::drop(*kind, names, *if_exists, *cascade, context)
         }
         Statement::DropSchema { name, if_exists } => ddl::drop_schema(name, *if_exists, context),
-        Statement::Rename { kind, name, to } => ddl::rename(*kind, name, to, context),
+        Statement::Rename { kind, name, to } => rename::rename(*kind, name, to, context),
+        Statement::RenameColumn { kind, name, column, to } => {
+            rename::rename_column(*kind, name, column, to, context)
+        }
+        Statement::RebuildSink(name) => rebuild::rebuild_sink(name, context),
         Statement::AlterDatabase { setting, value } => Ok(ddl::alter_database(setting, value.as_deref())),
         Statement::Comment { kind, name, text } => ddl::comment(*kind, name, text.clone(), context),
         Statement::Explain { statement, analyze } => explain::explain(statement, *analyze, text, context),
@@ -118,6 +126,9 @@ fn named(statement: &Statement, context: &BindContext) -> Result<Statement, SqlE
     };
     Ok(match statement {
         Statement::Describe(name) => Statement::Describe(resolved(name)?),
+        Statement::ResumeSink(name) => {
+            Statement::ResumeSink(object_of(ObjectKind::Sink, name, "ALTER", context)?.name.clone())
+        }
         Statement::Show(ShowTarget::Columns(name)) => Statement::Show(ShowTarget::Columns(resolved(name)?)),
         Statement::Show(ShowTarget::Create(kind, name)) => Statement::Show(ShowTarget::Create(
             *kind,

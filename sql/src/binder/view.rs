@@ -105,6 +105,7 @@ pub(super) fn create_sink(sink: &CreateSink, context: &BindContext, text: &str) 
         primary_key,
         force_append_only: declared.force_append_only,
         snapshot: declared.snapshot,
+        replaces: None,
     });
     Ok(with_plan(created(name, body, ObjectState::Creating, TAG, text, context), plan, notices))
 }

@@ -73,6 +73,21 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         cursor.expect_end()?;
         return Ok(Statement::Rename { kind, name, to });
     }
+    if cursor.peek_word("RENAME") && !cursor.peek_nth_word(1, "CONSTRAINT") {
+        cursor.expect_word("RENAME")?;
+        let _ = cursor.word("COLUMN");
+        let column = cursor.identifier()?;
+        cursor.expect_word("TO")?;
+        let to = cursor.identifier()?;
+        cursor.expect_end()?;
+        return Ok(Statement::RenameColumn { kind, name, column, to });
+    }
+    if kind == ObjectKind::Sink && (cursor.peek_word("RESUME") || cursor.peek_word("REBUILD")) {
+        let resume = cursor.word("RESUME");
+        let _ = resume || cursor.word("REBUILD");
+        cursor.expect_end()?;
+        return Ok(if resume { Statement::ResumeSink(name) } else { Statement::RebuildSink(name) });
+    }
     let upper = kind.to_string().to_uppercase();
     match cursor.upper() {
         Some(action) if ALTER_ACTIONS.contains(&action.as_str()) => {

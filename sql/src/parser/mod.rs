@@ -267,6 +267,35 @@ fn create(cursor: &mut Cursor<'_>) -> Parse<Statement> {
     }
 }
 
+/// Where in the text of a CREATE the name of what it makes stands, in bytes.
+pub(crate) fn name_place(sql: &str) -> Option<std::ops::Range<usize>> {
+    let text = Text::new(sql);
+    let tokens = tokens_of(sql, &text).ok()?;
+    let before = ["CREATE", "OR", "REPLACE", "MATERIALIZED", "CONCURRENTLY", "IF", "NOT", "EXISTS"];
+    let kinds = ["TABLE", "SOURCE", "SINK", "VIEW", "INDEX"];
+    let is_before = |t: &TokenWithSpan| before.iter().chain(&kinds).any(|word| is_word(&t.token, word));
+    let start = tokens.iter().position(|t| !is_before(t))?;
+    place_of_name(&tokens[start..], &text)
+}
+
+/// Where `FROM relation` stands in the text of a CREATE SINK, in bytes.
+pub(crate) fn source_place(sql: &str) -> Option<std::ops::Range<usize>> {
+    let text = Text::new(sql);
+    let tokens = tokens_of(sql, &text).ok()?;
+    let from = tokens.iter().position(|t| is_word(&t.token, "FROM"))?;
+    let name = place_of_name(&tokens[from + 1..], &text)?;
+    Some(text.byte(tokens[from].span.start)..name.end)
+}
+
+/// Of the name that `tokens` start with, qualified or not.
+fn place_of_name(tokens: &[TokenWithSpan], text: &Text<'_>) -> Option<std::ops::Range<usize>> {
+    let mut last = 0;
+    while tokens.get(last + 1).is_some_and(|t| t.token == Token::Period) && tokens.len() > last + 2 {
+        last += 2;
+    }
+    Some(text.byte(tokens.first()?.span.start)..text.byte(tokens[last].span.end))
+}
+
 /// A name as it would be typed, qualified only where it was.
 pub(crate) fn written(name: &ObjectName) -> String {
     match name.schema.as_str() {

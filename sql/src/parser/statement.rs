@@ -51,6 +51,12 @@ pub enum Statement {
     DropSchema { name: String, if_exists: bool },
     /// ALTER kind name RENAME TO new.
     Rename { kind: ObjectKind, name: ObjectName, to: String },
+    /// ALTER kind name RENAME [COLUMN] column TO new.
+    RenameColumn { kind: ObjectKind, name: ObjectName, column: String, to: String },
+    /// ALTER SINK name RESUME: what it failed of is mended.
+    ResumeSink(ObjectName),
+    /// ALTER SINK name REBUILD: its target is emptied, and gets everything anew.
+    RebuildSink(ObjectName),
     /// ALTER DATABASE name SET setting = value (None: RESET).
     AlterDatabase { setting: String, value: Option<String> },
     /// COMMENT ON kind name IS text.

@@ -352,11 +352,8 @@ fn schemas_renames_comments_and_settings() {
             ("drop schema nope", "3F000", "schema \"nope\" does not exist"),
             ("create schema pg_x", "42939", "unacceptable schema name \"pg_x\""),
             ("alter table u rename to w", "42P07", "relation \"w\" already exists"),
-            (
-                "alter table u rename to v",
-                "2BP01",
-                "cannot rename table u because other objects depend on it",
-            ),
+            ("alter table u rename column b to c", "42703", "column \"b\" does not exist"),
+            ("alter sink u resume", "42809", "\"u\" is not a sink"),
             ("describe nope", "42P01", "relation \"nope\" does not exist"),
         ],
     );

@@ -28,6 +28,7 @@ const CONNECTORS: [ConnectorSpec; 4] = [
         ],
         encodings: &[],
         delivery: Delivery::ExactlyOnce,
+        empties_target: false,
     },
     ConnectorSpec {
         name: "file",
@@ -38,6 +39,7 @@ const CONNECTORS: [ConnectorSpec; 4] = [
         ],
         encodings: &["JSON", "CSV"],
         delivery: Delivery::ExactlyOnce,
+        empties_target: false,
     },
     ConnectorSpec {
         name: "file",
@@ -45,6 +47,7 @@ const CONNECTORS: [ConnectorSpec; 4] = [
         options: &[OptionSpec { name: "path", required: true, help: "A directory." }],
         encodings: &["JSON", "PARQUET"],
         delivery: Delivery::ExactlyOnce,
+        empties_target: false,
     },
     ConnectorSpec {
         name: "blackhole",
@@ -52,6 +55,7 @@ const CONNECTORS: [ConnectorSpec; 4] = [
         options: &[],
         encodings: &[],
         delivery: Delivery::ExactlyOnce,
+        empties_target: false,
     },
 ];
 
@@ -122,7 +126,10 @@ impl Db {
 
     fn apply(&mut self, bound: &Bound) {
         let changes = match bound {
-            Bound::Create(create) => vec![CatalogChange::Create(create.object.clone())],
+            Bound::Create(create) => {
+                let (object, id) = (create.object.clone(), create.object.id);
+                vec![CatalogChange::Create(object), CatalogChange::Created(id)]
+            }
             Bound::Change { changes, .. } => changes.clone(),
             _ => Vec::new(),
         };
