@@ -1,6 +1,7 @@
 //! A parser over one statement's tokens: sqlparser's for what it knows, and the small steps that
 //! Weir's own productions are made of.
 
+use super::depth::too_deep;
 use super::text::{Text, span_of};
 use crate::error::SqlError;
 use sqlparser::ast::{Ident, ObjectName as AstName, ObjectNamePart, Query};
@@ -189,9 +190,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn report(&self, fault: Fault) -> SqlError {
         let message = match fault {
             Fault::Sql(error) => return error,
-            Fault::Parser(ParserError::RecursionLimitExceeded) => {
-                return SqlError::new(SqlState("54001"), "statement is too deeply nested");
-            }
+            Fault::Parser(ParserError::RecursionLimitExceeded) => return too_deep(),
             Fault::Parser(ParserError::TokenizerError(message) | ParserError::ParserError(message)) => {
                 message
             }

@@ -46,10 +46,15 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
             _ => *operators += 1,
         }
         if *operators > CHAIN_MAX || *set_operations > CHAIN_MAX {
-            return Err(SqlError::new(SqlState("54001"), "statement is too deeply nested").hint(format!(
+            return Err(too_deep().hint(format!(
                 "At most {CHAIN_MAX} operators can follow each other; use IN (…) or parentheses."
             )));
         }
     }
     Ok(())
+}
+
+/// 54001: a statement that nests deeper than it is read.
+pub(crate) fn too_deep() -> SqlError {
+    SqlError::new(SqlState("54001"), "statement is too deeply nested")
 }
