@@ -26,11 +26,11 @@ pub type Key = Vec<usize>;
 pub const TYPE_KEY: &str = "weir.type";
 
 impl Column {
-    /// The Arrow field: text that is `jsonb` or `uuid` says so in its metadata.
+    /// The Arrow field: a Utf8 that is not `text` says in its metadata what it is.
     pub fn field(&self) -> Field {
         let field = Field::new(&self.name, self.data_type.clone(), self.nullable);
         match self.sql_type.as_str() {
-            marker @ ("jsonb" | "uuid") if self.data_type == DataType::Utf8 => {
+            marker if self.data_type == DataType::Utf8 && marker != "text" => {
                 field.with_metadata([(TYPE_KEY.to_owned(), marker.to_owned())].into())
             }
             _ => field,

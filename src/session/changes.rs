@@ -75,8 +75,8 @@ impl Target {
         self.layout.keys(rows)
     }
 
-    /// The rows as their columns' declared types store them: jsonb and uuid in their normal form;
-    /// text that is too long for a `varchar(n)` is refused.
+    /// The rows as their columns' declared types store them: jsonb and uuid in their normal form,
+    /// `character(n)` without the spaces that fill it up; text that is too long is refused.
     pub fn stored(&self, rows: RecordBatch) -> Result<RecordBatch, SessionError> {
         let mut arrays = rows.columns().to_vec();
         for (column, array) in self.columns.iter().zip(&mut arrays) {
@@ -85,7 +85,8 @@ impl Target {
             }
             if matches!(column.sql_type.as_str(), "jsonb" | "uuid") {
                 *array = cast_column(array, &column.field()).map_err(ServeError::from)?;
-            } else if let Some(most) = length_of(&column.sql_type) {
+            } else if column.sql_type.starts_with("character") {
+                let Some(most) = length_of(&column.sql_type) else { continue };
                 let too_long = |text: &str| text.trim_end_matches(' ').chars().count() > most;
                 if array.as_string::<i32>().iter().flatten().any(too_long) {
                     let message = format!("value too long for type {}", column.sql_type);
@@ -93,6 +94,7 @@ impl Target {
                         SessionError::new(SqlState("22001"), message).of_column(&self.name, &column.name)
                     );
                 }
+                *array = cast_column(array, &column.field()).map_err(ServeError::from)?;
             }
         }
         RecordBatch::try_new_with_options(

@@ -6,9 +6,9 @@
 //! A batch is prepared once (columns brought to plain types, binary layouts chosen), then rows are
 //! appended to the connection's buffer without messages or allocations between.
 
-use super::types::{Format, element_type, pg_type};
+use super::types::{Format, element_type, filled_length, pg_type};
 use crate::session::text::{plain_in_zone, write_text};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt8Type,
@@ -46,7 +46,7 @@ impl BatchEncoder {
             .enumerate()
             .map(|(i, (array, field))| {
                 let format = formats.get(i).copied().unwrap_or(Format::Text);
-                let array = plain_in_zone(array, zone)?;
+                let array = filled(plain_in_zone(array, zone)?, field);
                 if format == Format::Binary {
                     check_rectangular(&array)?;
                 }
@@ -94,6 +94,15 @@ impl BatchEncoder {
     }
 }
 
+/// A column of `character(n)` with the spaces that its values are stored without.
+fn filled(array: ArrayRef, field: &Field) -> ArrayRef {
+    let Some(length) = filled_length(field).filter(|_| *array.data_type() == DataType::Utf8) else {
+        return array;
+    };
+    let fill = |text: &str| format!("{text:length$}");
+    Arc::new(array.as_string::<i32>().iter().map(|text| text.map(fill)).collect::<StringArray>())
+}
+
 fn is_null(array: &dyn Array, row: usize) -> bool {
     array.is_null(row) || matches!(array.data_type(), DataType::Null)
 }
@@ -138,9 +147,16 @@ fn write_binary(array: &dyn Array, field: &Field, row: usize, out: &mut BytesMut
         DataType::Float64 => out.put_f64(value!(Float64Type)),
         DataType::Decimal128(_, scale) => write_numeric(value!(Decimal128Type), *scale, out),
         DataType::Binary => out.put_slice(array.as_binary::<i32>().value(row)),
-        DataType::Date32 => out.put_i32(value!(Date32Type) - EPOCH_DAYS),
+        DataType::Date32 => out.put_i32(match value!(Date32Type) {
+            // The infinite ones are the same there.
+            infinite @ (i32::MAX | i32::MIN) => infinite,
+            days => days - EPOCH_DAYS,
+        }),
         DataType::Time64(_) => out.put_i64(value!(Time64MicrosecondType)),
-        DataType::Timestamp(_, _) => out.put_i64(value!(TimestampMicrosecondType) - EPOCH_US),
+        DataType::Timestamp(_, _) => out.put_i64(match value!(TimestampMicrosecondType) {
+            infinite @ (i64::MAX | i64::MIN) => infinite,
+            us => us - EPOCH_US,
+        }),
         DataType::Interval(_) => {
             let interval = value!(IntervalMonthDayNanoType);
             out.put_i64(interval.nanoseconds / 1_000);

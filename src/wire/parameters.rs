@@ -59,7 +59,10 @@ fn decode_binary(field: &Field, bytes: &[u8]) -> Result<ScalarValue, SessionErro
         DataType::Binary => ScalarValue::Binary(Some(bytes.to_vec())),
         DataType::Date32 => {
             let days = i32::from_be_bytes(exactly(bytes)?);
-            ScalarValue::Date32(Some(days.checked_add(EPOCH_DAYS).ok_or_else(out_of_range)?))
+            // The infinite ones are the same here.
+            let infinite = matches!(days, i32::MAX | i32::MIN);
+            let since = if infinite { Some(days) } else { days.checked_add(EPOCH_DAYS) };
+            ScalarValue::Date32(Some(since.ok_or_else(out_of_range)?))
         }
         DataType::Time64(_) => {
             let us = i64::from_be_bytes(exactly(bytes)?);
@@ -70,7 +73,8 @@ fn decode_binary(field: &Field, bytes: &[u8]) -> Result<ScalarValue, SessionErro
         }
         DataType::Timestamp(_, zone) => {
             let us = i64::from_be_bytes(exactly(bytes)?);
-            let us = us.checked_add(EPOCH_US).ok_or_else(out_of_range)?;
+            let infinite = matches!(us, i64::MAX | i64::MIN);
+            let us = if infinite { Some(us) } else { us.checked_add(EPOCH_US) }.ok_or_else(out_of_range)?;
             ScalarValue::TimestampMicrosecond(Some(us), zone.clone())
         }
         DataType::Interval(_) => {

@@ -54,12 +54,12 @@ pub fn element_type(item: &Field) -> Type {
 }
 
 fn named_type(name: &str) -> Option<Type> {
-    Some(match name {
+    Some(match name.split('(').next().unwrap_or_default() {
         "jsonb" => Type::JSONB,
         "json" => Type::JSON,
         "uuid" => Type::UUID,
-        "varchar" => Type::VARCHAR,
-        "bpchar" => Type::BPCHAR,
+        "varchar" | "character varying" => Type::VARCHAR,
+        "bpchar" | "character" => Type::BPCHAR,
         "name" => Type::NAME,
         "char" => Type::CHAR,
         "oid" => Type::OID,
@@ -91,6 +91,7 @@ fn array_type(element: &Type) -> Type {
         Type::JSON => Type::JSON_ARRAY,
         Type::UUID => Type::UUID_ARRAY,
         Type::VARCHAR => Type::VARCHAR_ARRAY,
+        Type::BPCHAR => Type::BPCHAR_ARRAY,
         Type::NAME => Type::NAME_ARRAY,
         Type::OID => Type::OID_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
@@ -149,8 +150,23 @@ fn type_size(pg_type: &Type) -> i16 {
     }
 }
 
-/// `pg_attribute.atttypmod`: precision and scale of a `numeric(p, s)`, -1 for others.
+/// The `n` of `character varying(n)` and `character(n)`.
+fn text_length(field: &Field) -> Option<usize> {
+    let (name, length) = field.metadata().get(TYPE_KEY)?.split_once('(')?;
+    name.starts_with("character").then(|| length.strip_suffix(')')?.parse().ok())?
+}
+
+/// How many characters a value of `character(n)` is filled up to with spaces.
+pub fn filled_length(field: &Field) -> Option<usize> {
+    text_length(field).filter(|_| pg_type(field) == Type::BPCHAR)
+}
+
+/// `pg_attribute.atttypmod`: precision and scale of a `numeric(p, s)`, the length of a
+/// `character varying(n)`, -1 for others.
 fn type_modifier(field: &Field) -> i32 {
+    if let Some(length) = text_length(field) {
+        return i32::try_from(length).map_or(-1, |length| length.saturating_add(4));
+    }
     match field.data_type() {
         DataType::Decimal128(precision, scale) if *precision < BARE_NUMERIC_PRECISION && *scale >= 0 => {
             ((i32::from(*precision) << 16) | i32::from(*scale)) + 4
@@ -229,6 +245,20 @@ mod tests {
         assert_eq!(pg_type(&jsonb), Type::JSONB);
         let list = DataType::List(Arc::new(jsonb));
         assert_eq!(of(list), Type::JSONB_ARRAY);
+    }
+
+    #[test]
+    fn text_tells_its_length() {
+        let field = |marker: &str| {
+            Field::new("a", DataType::Utf8, true)
+                .with_metadata([(TYPE_KEY.to_owned(), marker.to_owned())].into())
+        };
+        let of = |marker: &str| (pg_type(&field(marker)), type_modifier(&field(marker)));
+        assert_eq!(of("character varying(10)"), (Type::VARCHAR, 14));
+        assert_eq!(of("character varying"), (Type::VARCHAR, -1));
+        assert_eq!(of("character(3)"), (Type::BPCHAR, 7));
+        assert_eq!(filled_length(&field("character(3)")), Some(3));
+        assert_eq!(filled_length(&field("character varying(3)")), None);
     }
 
     #[test]

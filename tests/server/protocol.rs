@@ -363,7 +363,7 @@ async fn declared_types_are_kept_and_told() {
         .iter()
         .map(|column| column.type_().name().to_owned())
         .collect();
-    assert_eq!(types, ["int4", "jsonb", "uuid", "text", "numeric", "numeric"]);
+    assert_eq!(types, ["int4", "jsonb", "uuid", "varchar", "numeric", "numeric"]);
     let row = client.query_one("SELECT j, u FROM t", &[]).await.unwrap();
     assert_eq!(row.get::<_, serde_json::Value>(0), serde_json::json!({"a": [1, 2], "b": 1}));
     assert_eq!(row.get::<_, uuid::Uuid>(1).to_string(), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11");

@@ -71,7 +71,7 @@ async fn its_backslash_commands_work() {
         assert!(more.contains(part), "{part} is missing in\n{more}");
     }
     let typed = typed_in(&weir, "SELECT id, v, note FROM t \\gdesc\nSELECT 1 AS a \\gx\n");
-    assert!(typed.contains("numeric(10,2)") && typed.contains("note   | text"), "{typed}");
+    assert!(typed.contains("numeric(10,2)") && typed.contains("note   | character varying"), "{typed}");
     assert!(typed.contains("RECORD 1"), "{typed}");
     watches(&weir);
     let file = weir.path("rows.csv");

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Column as DfColumn, DFSchema, ScalarValue};
 use datafusion_expr::expr::{Cast, Placeholder};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection};
-use std::collections::HashMap;
+use sqlparser::ast;
 use std::sync::Arc;
 use weir_catalog::column::{TYPE_KEY, arrow_schema};
 use weir_catalog::{Column, SqlState};
@@ -26,19 +26,17 @@ fn cast(expr: Expr, to: &FieldRef) -> Expr {
 /// type, no longer than declared.
 pub(super) fn assigned(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
     let value = typed(expr, schema, column)?;
-    if !column.sql_type.starts_with("character varying(") {
-        return Ok(value);
+    match column.sql_type.starts_with("character") {
+        true => Ok(cast(value, &field_of(column))),
+        false => Ok(value),
     }
-    let marker = HashMap::from([(TYPE_KEY.to_owned(), column.sql_type.clone())]);
-    let field = Field::new("", column.data_type.clone(), true).with_metadata(marker);
-    Ok(Expr::Cast(Cast::new_from_field(Box::new(value), Arc::new(field))))
 }
 
 fn typed(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
     let reported = |error| report::sql_error(error, None);
     let expr = retype(expr, schema).map_err(reported)?;
     let to = field_of(column);
-    let marked = to.metadata().get(TYPE_KEY);
+    let marked = distinct_mark(&to);
     match expr {
         Expr::Placeholder(Placeholder { id, field: None }) => {
             return Ok(Expr::Placeholder(Placeholder { id, field: Some(to) }));
@@ -54,7 +52,7 @@ fn typed(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlErro
         });
     }
     let from = expr.to_field(schema).map_err(reported)?.1;
-    let same_mark = from.metadata().get(TYPE_KEY) == marked;
+    let same_mark = distinct_mark(&from) == marked;
     if from.data_type() == to.data_type() && (same_mark || marked.is_none()) {
         Ok(expr)
     } else if assignable(from.data_type(), to.data_type())
@@ -64,6 +62,13 @@ fn typed(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlErro
     } else {
         Err(mismatch(column, &from))
     }
+}
+
+/// What a field is instead of text: text of any length is text.
+fn distinct_mark(field: &Field) -> Option<&str> {
+    let marker = field.metadata().get(TYPE_KEY)?;
+    (!marker.starts_with("character") && !matches!(marker.as_str(), "varchar" | "bpchar" | "name"))
+        .then_some(marker)
 }
 
 /// A nullable field of the column's type, marked where Arrow's does not tell it.
@@ -124,4 +129,28 @@ pub(super) fn assign_columns(
         exprs[*ordinal] = expr.alias_qualified(qualifier.clone(), field.name());
     }
     query::project(Arc::unwrap_or_clone(input), exprs)
+}
+
+/// `SET (a, b) = (1, 2)` as `SET a = 1, b = 2`.
+pub(super) fn single_assignments(
+    assignments: &[ast::Assignment],
+) -> Result<Vec<(&ast::ObjectName, &ast::Expr)>, SqlError> {
+    let mut single = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        match (&assignment.target, &assignment.value) {
+            (ast::AssignmentTarget::ColumnName(name), value) => single.push((name, value)),
+            (ast::AssignmentTarget::Tuple(names), ast::Expr::Tuple(values)) => {
+                if names.len() != values.len() {
+                    let message = "number of columns does not match number of values";
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                single.extend(names.iter().zip(values));
+            }
+            _ => {
+                let error = SqlError::not_supported("SET (a, b) = (SELECT …)");
+                return Err(error.hint("Write SET a = …, b = …."));
+            }
+        }
+    }
+    Ok(single)
 }

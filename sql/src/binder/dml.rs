@@ -6,7 +6,7 @@
 //!   DELETE   SELECT all columns FROM t[, others] WHERE …
 //! ```
 
-use super::assign::{assign_columns, assigned, null_of};
+use super::assign::{assign_columns, assigned, null_of, single_assignments};
 use super::column_name::MARK;
 use super::names::plain;
 use super::returning::returning;
@@ -419,10 +419,7 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
     let arity = target.table.columns.len();
     let mut new: Vec<ast::Expr> = (0..arity).map(|i| target.column(i)).collect();
     let mut set = Vec::new();
-    for assignment in &update.assignments {
-        let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
-            return Err(SqlError::not_supported("SET (a, b) = …").hint("Write SET a = …, b = …."));
-        };
+    for (name, value) in single_assignments(&update.assignments)? {
         let column = name_of(name)?.name;
         let ordinal = target.ordinal(&column).map_err(|e| at(e, &Text::new(text), name.span()))?;
         if set.contains(&ordinal) {
@@ -430,7 +427,7 @@ pub(super) fn update(statement: &ast::Statement, context: &BindContext, text: &s
             return Err(at(SqlError::new(SqlState::SYNTAX_ERROR, message), &Text::new(text), name.span()));
         }
         set.push(ordinal);
-        new[ordinal] = match (&assignment.value, &target.table.columns[ordinal].default) {
+        new[ordinal] = match (value, &target.table.columns[ordinal].default) {
             (value, Some(default)) if is_default(value) => parse_expr(default)?,
             (value, None) if is_default(value) => ast::Expr::Value(ast::Value::Null.with_empty_span()),
             (value, _) => value.clone(),

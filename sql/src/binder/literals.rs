@@ -9,6 +9,7 @@ use super::types::TYPE_KEY;
 use super::{arrays, report, set_operations};
 use crate::error::SqlError;
 use crate::functions::real;
+use crate::functions::system::MARKED;
 use crate::functions::{error::external, type_name};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::config::ConfigOptions;
@@ -22,6 +23,7 @@ use datafusion_expr::{
     Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union,
 };
 use datafusion_optimizer::AnalyzerRule;
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_catalog::SqlState;
 
@@ -169,8 +171,12 @@ fn check_cast(from: &DataType, to: &DataType) -> Result<()> {
     Err(external(SqlError::new(SqlState("42846"), message)))
 }
 
-/// COALESCE and its kin get their arguments typed, and are themselves again.
-fn retype_call(call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+/// COALESCE and its kin get their arguments typed, and are themselves again. A mark has told an
+/// expression from another by its name, and goes.
+fn retype_call(mut call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    if call.func.name() == MARKED && call.args.len() == 2 {
+        return Ok(call.args.swap_remove(0));
+    }
     let Some(lenient) = call.func.inner().downcast_ref::<CommonType>() else {
         return Ok(Expr::ScalarFunction(call));
     };
@@ -275,11 +281,18 @@ pub(super) fn is_unknown(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
 }
 
-/// The field of an expression whose text has a normal form: uuid or jsonb.
+/// The field of an expression whose text has a normal form: uuid, jsonb, or `character(n)`, which
+/// ends without spaces.
 fn marked_field(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
     let (_, field) = expr.to_field(schema).ok()?;
-    let marked = matches!(field.metadata().get(TYPE_KEY).map(String::as_str), Some("uuid" | "jsonb"));
-    marked.then_some(field)
+    match field.metadata().get(TYPE_KEY).map(String::as_str)? {
+        "uuid" | "jsonb" => Some(field),
+        marker if marker.starts_with("character(") => {
+            let unsized_marker = HashMap::from([(TYPE_KEY.to_owned(), "bpchar".to_owned())]);
+            Some(Arc::new(field.as_ref().clone().with_metadata(unsized_marker)))
+        }
+        _ => None,
+    }
 }
 
 /// A quoted literal next to a uuid or jsonb is one.

@@ -167,29 +167,49 @@ fn lower(sql: &ast::DataType) -> String {
 }
 
 /// Which SQL type a Utf8 stands for, where it is not text.
-fn marker(sql: &ast::DataType) -> Option<&'static str> {
+fn marker(sql: &ast::DataType) -> Option<String> {
     use ast::DataType as Sql;
+    let known = |marker: &str| Some(marker.to_owned());
     match sql {
-        Sql::JSON | Sql::JSONB => Some("jsonb"),
-        Sql::Uuid => Some("uuid"),
+        Sql::JSON | Sql::JSONB => known("jsonb"),
+        Sql::Uuid => known("uuid"),
+        Sql::Varchar(_)
+        | Sql::CharacterVarying(_)
+        | Sql::CharVarying(_)
+        | Sql::Char(_)
+        | Sql::Character(_) => sized_text(sql),
         Sql::Custom(name, _) => match last_part(name).as_str() {
-            "json" | "jsonb" => Some("jsonb"),
-            "uuid" => Some("uuid"),
-            "oid" => Some("oid"),
-            "xid" => Some("xid"),
-            "name" => Some("name"),
-            "char" => Some("char"),
+            "json" | "jsonb" => known("jsonb"),
+            "varchar" => known("character varying"),
+            marker @ ("uuid" | "oid" | "xid" | "name" | "char" | "bpchar") => known(marker),
             _ => None,
         },
         _ => None,
     }
 }
 
+/// How PostgreSQL spells a type of text with a length: `character varying(10)`, `character(1)`.
+fn sized_text(sql: &ast::DataType) -> Option<String> {
+    use ast::DataType as Sql;
+    let (name, length) = match sql {
+        Sql::Varchar(length) | Sql::CharacterVarying(length) | Sql::CharVarying(length) => {
+            ("character varying", length.as_ref())
+        }
+        Sql::Char(None) | Sql::Character(None) => return Some("character(1)".to_owned()),
+        Sql::Char(length) | Sql::Character(length) => ("character", length.as_ref()),
+        _ => return None,
+    };
+    Some(match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => format!("{name}({length})"),
+        _ => name.to_owned(),
+    })
+}
+
 /// A nullable field of a SQL type, marked where Arrow's type does not tell it.
 pub fn sql_field(name: &str, sql: &ast::DataType) -> Result<Field, SqlError> {
     let field = Field::new(name, sql_type_to_arrow(sql)?, true);
     Ok(match marker(sql) {
-        Some(marker) => field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), marker.to_owned())])),
+        Some(marker) => field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), marker)])),
         None => field,
     })
 }
@@ -197,13 +217,7 @@ pub fn sql_field(name: &str, sql: &ast::DataType) -> Result<Field, SqlError> {
 /// How PostgreSQL spells a declared type: `character varying(10)`, `numeric(10,2)`.
 pub fn sql_type_name(sql: &ast::DataType) -> Result<String, SqlError> {
     use ast::DataType as Sql;
-    let sized = |name: &str, length: &Option<CharacterLength>| match length {
-        Some(CharacterLength::IntegerLength { length, .. }) => format!("{name}({length})"),
-        _ => name.to_owned(),
-    };
     Ok(match sql {
-        Sql::Varchar(l) | Sql::CharacterVarying(l) | Sql::CharVarying(l) => sized("character varying", l),
-        Sql::Char(l) | Sql::Character(l) => sized("character", l),
         Sql::Numeric(ExactNumberInfo::None)
         | Sql::Decimal(ExactNumberInfo::None)
         | Sql::Dec(ExactNumberInfo::None) => "numeric".to_owned(),

@@ -160,7 +160,7 @@ fn literals_take_the_type_beside_them() {
         ("select array(select a from t where s = 'x' order by a desc)", "array integer[]"),
         ("select x from unnest(array[1, 2]) x", "x integer"),
         ("select g from generate_series(1, 3) as g", "g bigint"),
-        ("select s::varchar(3), 'abc'::char(2) from t", "s text, bpchar text"),
+        ("select s::varchar(3), 'abc'::char(2) from t", "s character varying(3), bpchar character(2)"),
         ("select (select s from t u where u.a = t.a) from t", "s text"),
     ] {
         assert_eq!(db.columns(sql), columns, "{sql}");

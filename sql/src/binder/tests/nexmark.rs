@@ -18,18 +18,18 @@ create source bid (auction bigint, bidder bigint, price bigint, channel varchar,
 select 1";
 
 const QUERIES: [(&str, &str, &str); 20] = [
-    ("q0", "select auction, bidder, price, date_time, extra from bid", "bigint, bigint, bigint, timestamp without time zone, text"),
+    ("q0", "select auction, bidder, price, date_time, extra from bid", "bigint, bigint, bigint, timestamp without time zone, character varying"),
     (
         "q1",
         "select auction, bidder, cast(0.908 * price as decimal(23, 3)) as price, date_time, extra from bid",
-        "bigint, bigint, numeric(23,3), timestamp without time zone, text",
+        "bigint, bigint, numeric(23,3), timestamp without time zone, character varying",
     ),
     ("q2", "select auction, price from bid where mod(auction, 123) = 0", "bigint, bigint"),
     (
         "q3",
         "select p.name, p.city, p.state, a.id from auction as a join person as p on a.seller = p.id
          where a.category = 10 and p.state in ('or', 'id', 'ca')",
-        "text, text, text, bigint",
+        "character varying, character varying, character varying, bigint",
     ),
     (
         "q4",
@@ -61,7 +61,7 @@ const QUERIES: [(&str, &str, &str); 20] = [
            from tumble(bid, date_time, interval '10 seconds') group by window_start, window_end) m
          on b.price = m.maxprice
          where b.date_time between m.wend - interval '10' second and m.wend",
-        "bigint, bigint, bigint, timestamp without time zone, text",
+        "bigint, bigint, bigint, timestamp without time zone, character varying",
     ),
     (
         "q8",
@@ -72,7 +72,7 @@ const QUERIES: [(&str, &str, &str); 20] = [
            select seller, window_start, window_end from tumble(auction, date_time, interval '10 seconds')
            group by seller, window_start, window_end) a
          on p.id = a.seller and p.window_start = a.window_start and p.window_end = a.window_end",
-        "bigint, text, timestamp without time zone",
+        "bigint, character varying, timestamp without time zone",
     ),
     (
         "q9",
@@ -82,7 +82,7 @@ const QUERIES: [(&str, &str, &str); 20] = [
            from auction a join bid b on a.id = b.auction
            where b.date_time between a.date_time and a.expires) x
          where rownum <= 1",
-        "bigint, text, bigint, bigint, bigint, timestamp without time zone",
+        "bigint, character varying, bigint, bigint, bigint, timestamp without time zone",
     ),
     (
         "q10",
@@ -97,7 +97,7 @@ const QUERIES: [(&str, &str, &str); 20] = [
                 else 'otherTime' end as bidtimetype,
            date_time, extra, char_length(extra) - char_length(replace(extra, 'c', '')) as c_counts
          from bid where 0.908 * price > 1000000 and 0.908 * price < 50000000",
-        "bigint, bigint, numeric(22,3), text, timestamp without time zone, text, integer",
+        "bigint, bigint, numeric(22,3), text, timestamp without time zone, character varying, integer",
     ),
     (
         "q15",
@@ -112,7 +112,7 @@ const QUERIES: [(&str, &str, &str); 20] = [
         "select channel, date_time::date as day, max(to_char(date_time, 'HH24:MI')) as minute, count(*) as total_bids,
            count(distinct auction) filter (where price < 10000) as rank1_auctions
          from bid group by channel, date_time::date",
-        "text, date, text, bigint, bigint",
+        "character varying, date, text, bigint, bigint",
     ),
     (
         "q17",
@@ -125,14 +125,14 @@ const QUERIES: [(&str, &str, &str); 20] = [
         "select auction, bidder, price, channel, url, date_time, extra from (
            select *, row_number() over (partition by bidder, auction order by date_time desc) as rank_number from bid) x
          where rank_number <= 1",
-        "bigint, bigint, bigint, text, text, timestamp without time zone, text",
+        "bigint, bigint, bigint, character varying, character varying, timestamp without time zone, character varying",
     ),
     (
         "q19",
         "select * from (
            select *, row_number() over (partition by auction order by price desc) as rank_number from bid) x
          where rank_number <= 10",
-        "bigint, bigint, bigint, text, text, timestamp without time zone, text, bigint",
+        "bigint, bigint, bigint, character varying, character varying, timestamp without time zone, character varying, bigint",
     ),
     (
         "q20",
@@ -148,13 +148,13 @@ const QUERIES: [(&str, &str, &str); 20] = [
          from bid
          where (regexp_match(url, '(&|^)channel_id=([^&]*)'))[2] is not null
             or lower(channel) in ('apple', 'google', 'facebook', 'baidu')",
-        "bigint, bigint, bigint, text, text",
+        "bigint, bigint, bigint, character varying, text",
     ),
     (
         "q22",
         "select auction, bidder, price, channel, split_part(url, '/', 4) as dir1, split_part(url, '/', 5) as dir2,
            split_part(url, '/', 6) as dir3 from bid",
-        "bigint, bigint, bigint, text, text, text, text",
+        "bigint, bigint, bigint, character varying, text, text, text",
     ),
     (
         "standard windows",
