@@ -108,8 +108,11 @@ pub fn date(text: &[u8]) -> Option<i32> {
     if let Some(days) = text.first_chunk::<10>().and_then(date_digits).filter(|_| text.len() == 10) {
         return i32::try_from(days).ok();
     }
-    let us = timestamp(text, false)?;
-    i32::try_from(us.div_euclid(DAY_US)).ok()
+    match timestamp(text, false)? {
+        i64::MAX => Some(i32::MAX),
+        i64::MIN => Some(i32::MIN),
+        us => i32::try_from(us.div_euclid(DAY_US)).ok(),
+    }
 }
 
 /// Microseconds since midnight.
@@ -142,6 +145,12 @@ fn usual_timestamp(text: &[u8], with_zone: bool) -> Option<i64> {
 }
 
 fn unusual_timestamp(text: &[u8], with_zone: bool) -> Option<i64> {
+    if text.eq_ignore_ascii_case(b"infinity") {
+        return Some(i64::MAX);
+    }
+    if text.eq_ignore_ascii_case(b"-infinity") {
+        return Some(i64::MIN);
+    }
     let at = string_to_datetime(&Utc, std::str::from_utf8(text).ok()?).ok()?;
     let zoned = text.iter().skip(10).any(|b| matches!(b, b'+' | b'-'));
     (at.year() > 0 && (with_zone || !zoned)).then(|| at.timestamp_micros())

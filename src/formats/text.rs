@@ -112,9 +112,10 @@ pub fn write_text(array: &dyn Array, row: usize, out: &mut BytesMut) {
             write_decimal(&array.as_primitive::<Decimal256Type>().value(row).to_string(), *scale, out);
         }
         DataType::Binary => write_bytea(array.as_binary::<i32>().value(row), out),
-        DataType::Date32 => {
-            write_date(i64::from(array.as_primitive::<Date32Type>().value(row)), out, true);
-        }
+        DataType::Date32 => match array.as_primitive::<Date32Type>().value(row) {
+            infinite @ (i32::MAX | i32::MIN) => write_infinity(infinite > 0, out),
+            days => drop(write_date(i64::from(days), out, true)),
+        },
         DataType::Time64(_) => write_time(array.as_primitive::<Time64MicrosecondType>().value(row), out),
         DataType::Timestamp(_, zone) => {
             write_timestamp(
@@ -273,7 +274,14 @@ fn write_fraction(us: i64, out: &mut BytesMut) {
     }
 }
 
+fn write_infinity(positive: bool, out: &mut BytesMut) {
+    out.extend_from_slice(if positive { b"infinity" } else { b"-infinity" });
+}
+
 fn write_timestamp(us: i64, zone: Option<&str>, out: &mut BytesMut) {
+    if matches!(us, i64::MAX | i64::MIN) {
+        return write_infinity(us > 0, out);
+    }
     let offset = zone.map(|zone| offset_seconds(us, zone));
     let local = us.saturating_add(offset.unwrap_or(0) * 1_000_000);
     let bc = write_date(local.div_euclid(DAY_US), out, false);
@@ -390,7 +398,7 @@ fn write_record(array: &dyn Array, row: usize, out: &mut BytesMut) {
         if i > 0 {
             out.extend_from_slice(b",");
         }
-        if column.is_null(row) {
+        if column.is_null(row) || *column.data_type() == DataType::Null {
             continue;
         }
         let start = out.len();

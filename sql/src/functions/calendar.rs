@@ -7,6 +7,39 @@ use arrow::datatypes::IntervalMonthDayNano;
 /// Microseconds a day.
 pub const DAY_US: i64 = 86_400_000_000;
 
+/// The day number of `infinity`, and negated, less one, of `-infinity`.
+pub const INFINITE_DAYS: i32 = i32::MAX;
+/// The microseconds of `infinity`, and negated, less one, of `-infinity`.
+pub const INFINITE_US: i64 = i64::MAX;
+
+/// Whether a timestamp is neither `infinity` nor `-infinity`.
+pub fn is_finite(us: i64) -> bool {
+    us != INFINITE_US && us != !INFINITE_US
+}
+
+/// The same of a date.
+pub fn is_finite_date(days: i32) -> bool {
+    days != INFINITE_DAYS && days != !INFINITE_DAYS
+}
+
+/// The start of a day as a timestamp; of an infinite one an infinite one.
+pub fn start_of_day(days: i32) -> i64 {
+    match days {
+        INFINITE_DAYS => INFINITE_US,
+        days if !is_finite_date(days) => !INFINITE_US,
+        days => i64::from(days) * DAY_US,
+    }
+}
+
+/// The day that a timestamp is in.
+pub fn day_of(us: i64) -> i32 {
+    match us {
+        INFINITE_US => INFINITE_DAYS,
+        us if !is_finite(us) => !INFINITE_DAYS,
+        us => us.div_euclid(DAY_US) as i32,
+    }
+}
+
 /// Year, month and day of a day number since 1970 (H. Hinnant's algorithm).
 pub fn civil(days: i64) -> (i64, u32, u32) {
     let z = days + 719_468;
@@ -68,6 +101,9 @@ pub fn day_of_year(days: i64) -> i64 {
 /// `ts + sign * interval`: months first (the day is cut to the month's length), then days, then
 /// time.
 pub fn add_interval(ts_us: i64, interval: IntervalMonthDayNano, sign: i8) -> Option<i64> {
+    if !is_finite(ts_us) {
+        return Some(ts_us);
+    }
     let sign = i64::from(sign);
     let mut ts = ts_us;
     if interval.months != 0 {
@@ -79,7 +115,8 @@ pub fn add_interval(ts_us: i64, interval: IntervalMonthDayNano, sign: i8) -> Opt
         ts = days_of(year, month, day).checked_mul(DAY_US)?.checked_add(time)?;
     }
     let days = (sign * i64::from(interval.days)).checked_mul(DAY_US)?;
-    ts.checked_add(days)?.checked_add(sign.checked_mul(interval.nanoseconds / 1_000)?)
+    let moved = ts.checked_add(days)?.checked_add(sign.checked_mul(interval.nanoseconds / 1_000)?)?;
+    is_finite(moved).then_some(moved)
 }
 
 /// The interval of days and time between two timestamps.
@@ -109,7 +146,8 @@ mod tests {
         let ts = days_of(2024, 1, 31) * DAY_US + 5;
         assert_eq!(add_interval(ts, month, 1), Some(days_of(2024, 2, 29) * DAY_US + 5));
         assert_eq!(add_interval(ts, month, -1), Some(days_of(2023, 12, 31) * DAY_US + 5));
-        assert_eq!(add_interval(i64::MAX, IntervalMonthDayNano::new(0, 1, 0), 1), None);
+        assert_eq!(add_interval(i64::MAX - 1, IntervalMonthDayNano::new(0, 1, 0), 1), None);
+        assert_eq!(add_interval(INFINITE_US, month, -1), Some(INFINITE_US));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::error::{external, failure};
 use super::parse::{self, ParseError};
-use super::{json, numeric, text, type_name};
+use super::{calendar, json, numeric, parse_array, text, type_name};
 use crate::error::SqlError;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, ListArray, PrimitiveArray,
@@ -49,6 +49,7 @@ fn differs(from: &DataType, to: &Field) -> bool {
         (from, to) if from.is_integer() && to.is_integer() => from.primitive_width() > to.primitive_width(),
         (from, to) if from.is_floating() => exact(to),
         (DataType::Decimal128(_, _), to) => exact(to) || to.is_floating(),
+        (DataType::Date32, DataType::Timestamp(..)) | (DataType::Timestamp(..), DataType::Date32) => true,
         (from, to) => from.is_integer() && matches!(to, DataType::Decimal128(_, _)),
     }
 }
@@ -69,7 +70,7 @@ fn from_text_supported(to: &DataType) -> bool {
             | DataType::Interval(_)
             | DataType::Binary
             | DataType::Utf8
-    )
+    ) || matches!(to, DataType::List(item) if from_text_supported(item.data_type()))
 }
 
 /// The cast to one type.
@@ -127,6 +128,16 @@ pub fn cast_column(column: &ArrayRef, to: &Field) -> Result<ArrayRef> {
         (from, DataType::Decimal128(_, _)) if from.is_integer() => {
             let whole = arrow::compute::cast(column, &DataType::Decimal128(numeric::PRECISION, 0))?;
             decimals(&whole, 0, to.data_type())
+        }
+        (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, _)) => {
+            let starts = column.as_primitive::<Date32Type>();
+            let starts = starts.unary::<_, TimestampMicrosecondType>(calendar::start_of_day);
+            Ok(Arc::new(starts.with_data_type(to.data_type().clone())))
+        }
+        (DataType::Timestamp(..), DataType::Date32) => {
+            let times = plain(column)?;
+            let times = times.as_primitive::<TimestampMicrosecondType>();
+            Ok(Arc::new(times.unary::<_, Date32Type>(calendar::day_of)))
         }
         (_, out) => Ok(arrow::compute::cast(column, out)?),
     }
@@ -194,7 +205,12 @@ fn from_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
         DataType::Float32 => primitive::<Float32Type>(texts, to, |t| {
             let value = parse::float(t)?;
             let real = value as f32;
-            if real.is_infinite() && value.is_finite() { Err(ParseError::OutOfRange) } else { Ok(real) }
+            let lost = real == 0.0 && value != 0.0;
+            if (real.is_infinite() && value.is_finite()) || lost {
+                Err(ParseError::OutOfRange)
+            } else {
+                Ok(real)
+            }
         }),
         DataType::Float64 => primitive::<Float64Type>(texts, to, parse::float),
         DataType::Decimal128(p, s) => primitive::<Decimal128Type>(texts, to, |t| parse::decimal(t, *p, *s)),
@@ -225,8 +241,19 @@ fn marked_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
 }
 
 /// Texts as a column of type `character varying(n)` takes them: too long is an error, unless only
-/// spaces are too many.
+/// spaces are too many. `character(n)` is kept without the spaces that fill it up: they mean nothing.
 fn held_to_length(texts: &StringArray, to: &str) -> Result<ArrayRef> {
+    if to.starts_with("character(") || to == "bpchar" {
+        let trimmed: StringArray = texts.iter().map(|text| text.map(|t| t.trim_end_matches(' '))).collect();
+        return match to {
+            "bpchar" => Ok(Arc::new(trimmed)),
+            _ => held_to(&trimmed, to),
+        };
+    }
+    held_to(texts, to)
+}
+
+fn held_to(texts: &StringArray, to: &str) -> Result<ArrayRef> {
     let Some(length) = to.strip_suffix(')').and_then(|t| t.rsplit('(').next()?.parse::<usize>().ok()) else {
         return Ok(Arc::new(texts.clone()));
     };
@@ -240,7 +267,7 @@ fn held_to_length(texts: &StringArray, to: &str) -> Result<ArrayRef> {
 }
 
 fn from_text_to_list(texts: &StringArray, to: &Field, item: &FieldRef) -> Result<ArrayRef> {
-    let lists = parsed(texts, to, parse::array)?;
+    let lists = parsed(texts, to, parse_array::array)?;
     let lengths: Vec<usize> = lists.iter().map(|l| l.as_ref().map_or(0, Vec::len)).collect();
     let valid: NullBuffer = lists.iter().map(Option::is_some).collect();
     let elements: StringArray = lists.into_iter().flatten().flatten().collect();

@@ -1,5 +1,5 @@
 //! Parts and truncation of dates, times and intervals: `extract`, `date_part`, `date_trunc`,
-//! `date_bin`, `make_*`, and the functions that read the clock.
+//! `date_bin`.
 
 use super::calendar::{self, DAY_US};
 use super::error::failure;
@@ -21,6 +21,9 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 
+/// A field of `infinity`.
+const INFINITE: i128 = i128::MAX;
+
 /// `timestamptz`.
 pub fn timestamptz() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()))
@@ -40,7 +43,7 @@ impl ExprPlanner for ExtractPlanner {
 }
 
 fn extract_function() -> Function {
-    Function::new("extract", coerce_part, |_, values| extract_type(values), Kernel::Columns(extract))
+    Function::new("extract", coerce_part, extract_type, Kernel::Columns(extract))
 }
 
 /// The functions of this file.
@@ -52,20 +55,7 @@ pub fn functions() -> Vec<Function> {
         Function::new("date_trunc", coerce_trunc, |types, _| types[1].clone(), Kernel::Columns(date_trunc))
             .aliases(&["datetrunc"]),
         Function::new("date_bin", coerce_bin, |types, _| types[1].clone(), Kernel::Columns(date_bin)),
-        Function::new("make_date", three_integers, |_, _| DataType::Date32, Kernel::Columns(make_date)),
-        Function::new("age", coerce_age, |_, _| INTERVAL, Kernel::Columns(age)),
-        Function::new("justify_hours", one_interval, |_, _| INTERVAL, Kernel::Columns(justify_hours)),
-        Function::new("justify_days", one_interval, |_, _| INTERVAL, Kernel::Columns(justify_days)),
     ]
-}
-
-fn three_integers(types: &[DataType]) -> Option<Vec<DataType>> {
-    let integer = |t: &DataType| t.is_integer() || *t == DataType::Null;
-    (types.len() == 3 && types.iter().all(integer)).then(|| vec![DataType::Int64; 3])
-}
-
-fn one_interval(types: &[DataType]) -> Option<Vec<DataType>> {
-    super::scalar::exactly(types, &[INTERVAL])
 }
 
 /// A date, time, timestamp or interval, in the form that we compute with.
@@ -107,25 +97,13 @@ fn coerce_bin(types: &[DataType]) -> Option<Vec<DataType>> {
     matches!(types.len(), 2 | 3).then(|| [INTERVAL, at.clone(), at][..types.len()].to_vec())
 }
 
-fn coerce_age(types: &[DataType]) -> Option<Vec<DataType>> {
-    match types {
-        [DataType::Timestamp(_, z), DataType::Timestamp(_, _) | DataType::Date32 | DataType::Null] => {
-            Some(vec![DataType::Timestamp(TimeUnit::Microsecond, z.clone()); 2])
-        }
-        [DataType::Date32 | DataType::Null, DataType::Timestamp(_, z)] => {
-            Some(vec![DataType::Timestamp(TimeUnit::Microsecond, z.clone()); 2])
-        }
-        [DataType::Date32, DataType::Date32] => Some(vec![TIMESTAMP; 2]),
-        _ => None,
-    }
-}
-
 /// `extract` gives numeric: whole, but for the fields that have fractions.
-fn extract_type(values: &[Option<&ScalarValue>]) -> DataType {
+fn extract_type(types: &[DataType], values: &[Option<&ScalarValue>]) -> DataType {
     let Some(Some(ScalarValue::Utf8(Some(field)))) = values.first() else {
         return DataType::Decimal128(20, 6);
     };
     match field.to_lowercase().as_str() {
+        "epoch" if types.get(1) == Some(&DataType::Date32) => DataType::Decimal128(20, 0),
         "epoch" | "second" | "seconds" => DataType::Decimal128(20, 6),
         "millisecond" | "milliseconds" => DataType::Decimal128(20, 3),
         _ => DataType::Decimal128(20, 0),
@@ -257,12 +235,37 @@ fn fields(args: &[ArrayRef]) -> Result<Vec<Option<(i128, bool)>>> {
             if !same {
                 known = (Some(row), names.value(row).to_lowercase());
             }
+            if let Some(positive) = infinite_at(&args[1], row) {
+                return Ok(infinite_field(&known.1, positive));
+            }
             match Moment::at(&args[1], row).field(&known.1) {
                 Some(value) => Ok(Some(value)),
                 None => Err(unit_refused(&known.1, args[1].data_type())),
             }
         })
         .collect()
+}
+
+/// Whether an infinite date or timestamp is `infinity` rather than `-infinity`.
+fn infinite_at(column: &ArrayRef, row: usize) -> Option<bool> {
+    match column.data_type() {
+        DataType::Date32 => {
+            let days = column.as_primitive::<Date32Type>().value(row);
+            (!calendar::is_finite_date(days)).then_some(days > 0)
+        }
+        DataType::Timestamp(_, _) => {
+            let us = column.as_primitive::<TimestampMicrosecondType>().value(row);
+            (!calendar::is_finite(us)).then_some(us > 0)
+        }
+        _ => None,
+    }
+}
+
+/// A field of an infinite time: infinite itself if it grows for ever, NULL if it comes round.
+fn infinite_field(field: &str, positive: bool) -> Option<(i128, bool)> {
+    let grows = ["epoch", "julian", "isoyear", "year", "decade", "centur", "millennium"];
+    let infinite = if positive { INFINITE } else { -INFINITE };
+    grows.iter().any(|g| field.starts_with(g)).then_some((infinite, false))
 }
 
 fn unit_refused(unit: &str, data_type: &DataType) -> datafusion_common::DataFusionError {
@@ -274,14 +277,23 @@ fn extract(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
     let scale = if let DataType::Decimal128(_, scale) = output { *scale } else { 0 };
     let scaled = |(value, micro): (i128, bool)| {
         let from = if micro { 6 } else { 0 };
-        super::numeric::rescale(value, from, scale).unwrap_or(0)
+        match value.abs() {
+            INFINITE => Err(failure(SqlState::FEATURE_NOT_SUPPORTED, "cannot convert infinity to numeric")),
+            _ => Ok(super::numeric::rescale(value, from, scale).unwrap_or(0)),
+        }
     };
-    let values: Decimal128Array = fields(args)?.into_iter().map(|v| v.map(scaled)).collect();
+    let values = fields(args)?.into_iter().map(|v| v.map(scaled).transpose());
+    let values = values.collect::<Result<Decimal128Array>>()?;
     Ok(Arc::new(values.with_data_type(output.clone())))
 }
 
 fn date_part(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let float = |(value, micro): (i128, bool)| if micro { value as f64 / 1e6 } else { value as f64 };
+    let float = |(value, micro): (i128, bool)| match value {
+        INFINITE => f64::INFINITY,
+        value if value == -INFINITE => f64::NEG_INFINITY,
+        value if micro => value as f64 / 1e6,
+        value => value as f64,
+    };
     let values: Float64Array = fields(args)?.into_iter().map(|v| v.map(float)).collect();
     Ok(Arc::new(values))
 }
@@ -319,6 +331,9 @@ fn date_trunc(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
 
 /// The start of the unit that a timestamp is in.
 pub fn truncate(us: i64, unit: &str) -> Option<i64> {
+    if !calendar::is_finite(us) {
+        return Some(us);
+    }
     let floor = |size: i64| Some(us - us.rem_euclid(size));
     let days = us.div_euclid(DAY_US);
     let (year, month, _) = calendar::civil(days);
@@ -380,81 +395,13 @@ fn date_bin(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
                 return Err(failure(SqlState("22008"), "stride must be greater than zero"));
             }
             let origin = origins.map_or(0, |o| o.value(row));
+            if !calendar::is_finite(values.value(row)) {
+                return Ok(Some(values.value(row)));
+            }
             Ok(Some(values.value(row) - (values.value(row) - origin).rem_euclid(size)))
         })
         .collect::<Result<Vec<_>>>()?
         .into_iter()
         .collect();
     Ok(Arc::new(binned.with_data_type(output.clone())))
-}
-
-fn make_date(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let part = |i: usize| args[i].as_primitive::<arrow::datatypes::Int64Type>();
-    let (years, months, days) = (part(0), part(1), part(2));
-    let dates: PrimitiveArray<Date32Type> = (0..years.len())
-        .map(|row| {
-            if years.is_null(row) || months.is_null(row) || days.is_null(row) {
-                return Ok(None);
-            }
-            let (y, m, d) = (years.value(row), months.value(row), days.value(row));
-            let found = u32::try_from(m).ok().zip(u32::try_from(d).ok());
-            let found = found.and_then(|(m, d)| calendar::checked_days(y, m, d));
-            let date = found.and_then(|days| i32::try_from(days).ok());
-            date.map(Some).ok_or_else(|| {
-                failure(SqlState("22008"), format!("date field value out of range: {y}-{m:02}-{d:02}"))
-            })
-        })
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .collect();
-    Ok(Arc::new(dates))
-}
-
-/// `age(a, b)`: years, months, days and time from b to a.
-fn age(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let (a, b) = (
-        args[0].as_primitive::<TimestampMicrosecondType>(),
-        args[1].as_primitive::<TimestampMicrosecondType>(),
-    );
-    let ages: PrimitiveArray<IntervalMonthDayNanoType> = (0..a.len())
-        .map(|row| (a.is_valid(row) && b.is_valid(row)).then(|| age_between(a.value(row), b.value(row))))
-        .collect();
-    Ok(Arc::new(ages))
-}
-
-fn age_between(a: i64, b: i64) -> IntervalMonthDayNano {
-    if a < b {
-        let age = age_between(b, a);
-        return IntervalMonthDayNano::new(-age.months, -age.days, -age.nanoseconds);
-    }
-    let (a_days, b_days) = (a.div_euclid(DAY_US), b.div_euclid(DAY_US));
-    let ((ay, am, ad), (by, bm, bd)) = (calendar::civil(a_days), calendar::civil(b_days));
-    let mut months = (ay - by) * 12 + i64::from(am) - i64::from(bm);
-    let mut days = i64::from(ad) - i64::from(bd);
-    let mut us = a.rem_euclid(DAY_US) - b.rem_euclid(DAY_US);
-    if us < 0 {
-        us += DAY_US;
-        days -= 1;
-    }
-    if days < 0 {
-        // The days of the month that the earlier one is in.
-        days += i64::from(calendar::days_in_month(by, bm));
-        months -= 1;
-    }
-    IntervalMonthDayNano::new(months as i32, days as i32, us * 1_000)
-}
-
-fn justify_hours(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let day = super::interval::DAY_NS;
-    let values = args[0].as_primitive::<IntervalMonthDayNanoType>();
-    Ok(Arc::new(values.unary::<_, IntervalMonthDayNanoType>(|v| {
-        IntervalMonthDayNano::new(v.months, v.days + (v.nanoseconds / day) as i32, v.nanoseconds % day)
-    })))
-}
-
-fn justify_days(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
-    let values = args[0].as_primitive::<IntervalMonthDayNanoType>();
-    Ok(Arc::new(values.unary::<_, IntervalMonthDayNanoType>(|v| {
-        IntervalMonthDayNano::new(v.months + v.days / 30, v.days % 30, v.nanoseconds)
-    })))
 }

@@ -28,14 +28,13 @@ pub(super) fn times(op: Op, left: &ArrayRef, right: &ArrayRef, output: &DataType
     let out_of_range = || out_of_range(output);
     match (l.data_type(), r.data_type()) {
         (Date32, Int32) => rows::<Date32Type, Int32Type, Date32Type>(l, r, |a, b| {
-            a.checked_add(b.checked_mul(i32::from(sign)).ok_or_else(out_of_range)?).ok_or_else(out_of_range)
+            days_later(a, b, sign).ok_or_else(out_of_range)
         }),
-        (Date32, Date32) => {
-            rows::<Date32Type, Date32Type, Int32Type>(l, r, |a, b| a.checked_sub(b).ok_or_else(out_of_range))
-        }
+        (Date32, Date32) => rows::<Date32Type, Date32Type, Int32Type>(l, r, days_between),
         (Date32, Time64(_)) => {
             rows::<Date32Type, Time64MicrosecondType, TimestampMicrosecondType>(l, r, |a, b| {
-                Ok(i64::from(a) * calendar::DAY_US + b)
+                let start = calendar::start_of_day(a);
+                Ok(if calendar::is_finite(start) { start + b } else { start })
             })
         }
         (Timestamp(_, _), Interval(_)) => {
@@ -52,7 +51,10 @@ pub(super) fn times(op: Op, left: &ArrayRef, right: &ArrayRef, output: &DataType
             rows::<TimestampMicrosecondType, TimestampMicrosecondType, IntervalMonthDayNanoType>(
                 l,
                 r,
-                |a, b| a.checked_sub(b).and_then(calendar::interval_between).ok_or_else(out_of_range),
+                |a, b| match calendar::is_finite(a) && calendar::is_finite(b) {
+                    true => a.checked_sub(b).and_then(calendar::interval_between).ok_or_else(out_of_range),
+                    false => Err(infinite_operand("timestamps")),
+                },
             )
         }
         (Time64(_), Interval(_)) => {
@@ -91,6 +93,25 @@ fn rows<A: ArrowPrimitiveType, B: ArrowPrimitiveType, O: ArrowPrimitiveType>(
     let result: PrimitiveArray<O> =
         arity::try_binary(left.as_primitive::<A>(), right.as_primitive::<B>(), f)?;
     Ok(Arc::new(result))
+}
+
+/// `date + sign * days`; an infinite date stays.
+fn days_later(date: i32, days: i32, sign: i8) -> Option<i32> {
+    match calendar::is_finite_date(date) {
+        true => date.checked_add(days.checked_mul(i32::from(sign))?),
+        false => Some(date),
+    }
+}
+
+fn days_between(a: i32, b: i32) -> Result<i32, ArrowError> {
+    match calendar::is_finite_date(a) && calendar::is_finite_date(b) {
+        true => a.checked_sub(b).ok_or_else(|| out_of_range(&DataType::Date32)),
+        false => Err(infinite_operand("dates")),
+    }
+}
+
+fn infinite_operand(what: &str) -> ArrowError {
+    super::error::arrow_failure(SqlState("22008"), format!("cannot subtract infinite {what}"))
 }
 
 fn out_of_range(data_type: &DataType) -> ArrowError {

@@ -133,6 +133,12 @@ pub fn bytea(text: &str) -> Result<Vec<u8>, ParseError> {
 /// A date as a day number: `2024-01-31`, `20240131`, `2024/1/31`, `1/31/2024`, `Jan 31, 2024`, with
 /// `BC`; what follows the date is ignored if it is a time.
 pub fn date(text: &str) -> Result<i32, ParseError> {
+    if let Some(positive) = infinite(text) {
+        return Ok(if positive { calendar::INFINITE_DAYS } else { !calendar::INFINITE_DAYS });
+    }
+    if text.trim().eq_ignore_ascii_case("epoch") {
+        return Ok(0);
+    }
     let (days, rest) = leading_date(text.trim())?;
     if !rest.is_empty() {
         time_and_zone(rest)?;
@@ -146,10 +152,20 @@ pub fn timestamp(text: &str, zoned: bool) -> Result<i64, ParseError> {
     if text.eq_ignore_ascii_case("epoch") {
         return Ok(0);
     }
+    if let Some(positive) = infinite(text) {
+        return Ok(if positive { calendar::INFINITE_US } else { !calendar::INFINITE_US });
+    }
     let (days, rest) = leading_date(text)?;
     let (time, offset) = if rest.is_empty() { (0, 0) } else { time_and_zone(rest)? };
     let offset = if zoned { offset } else { 0 };
     days.checked_mul(DAY_US).and_then(|d| d.checked_add(time - offset)).ok_or(OutOfRange)
+}
+
+/// Whether `infinity` is positive, if a text says it.
+fn infinite(text: &str) -> Option<bool> {
+    let text = text.trim();
+    let word = text.strip_prefix('-').unwrap_or(text);
+    word.eq_ignore_ascii_case("infinity").then_some(word.len() == text.len())
 }
 
 /// A time of day in microseconds.
@@ -412,47 +428,6 @@ impl Parts {
             return Err(OutOfRange);
         }
         Ok(IntervalMonthDayNano::new(months as i32, days as i32, us as i64 * 1_000))
-    }
-}
-
-/// The elements of `{1,"a b",NULL}`; `None` is NULL.
-pub fn array(text: &str) -> Result<Vec<Option<String>>, ParseError> {
-    let inner = text.trim().strip_prefix('{').and_then(|t| t.strip_suffix('}')).ok_or(Syntax)?;
-    let mut elements = Vec::new();
-    let mut chars = inner.chars().peekable();
-    if inner.trim().is_empty() {
-        return Ok(elements);
-    }
-    loop {
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        let mut element = String::new();
-        let quoted = chars.next_if_eq(&'"').is_some();
-        loop {
-            match chars.next() {
-                Some('"') if quoted => break,
-                Some('\\') => element.push(chars.next().ok_or(Syntax)?),
-                Some('{' | '}') if !quoted => return Err(Syntax),
-                Some(c) => element.push(c),
-                None if quoted => return Err(Syntax),
-                None => break,
-            }
-            if !quoted && chars.peek().is_none_or(|c| *c == ',') {
-                break;
-            }
-        }
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        let plain = element.trim_end();
-        elements.push(match (quoted, plain) {
-            (true, _) => Some(element),
-            (false, "") => return Err(Syntax),
-            (false, plain) if plain.eq_ignore_ascii_case("null") => None,
-            (false, plain) => Some(plain.to_owned()),
-        });
-        match chars.next() {
-            Some(',') => {}
-            None => return Ok(elements),
-            Some(_) => return Err(Syntax),
-        }
     }
 }
 

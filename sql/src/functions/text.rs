@@ -6,7 +6,7 @@
 //!   int[]   {1,NULL}            interval     1 year 2 mons -3 days +04:05:06
 //! ```
 
-use super::calendar::{DAY_US, civil};
+use super::calendar::{self, DAY_US, civil};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
@@ -52,7 +52,11 @@ pub fn write_text(array: &dyn Array, row: usize, out: &mut String) {
         }
         DataType::Binary => write_bytea(array.as_binary::<i32>().value(row), out),
         DataType::Date32 => {
-            write_date(i64::from(array.as_primitive::<Date32Type>().value(row)), out, true);
+            let days = array.as_primitive::<Date32Type>().value(row);
+            match calendar::is_finite_date(days) {
+                true => drop(write_date(i64::from(days), out, true)),
+                false => out.push_str(infinity(days > 0)),
+            }
         }
         DataType::Time64(_) => write_time(array.as_primitive::<Time64MicrosecondType>().value(row), out),
         DataType::Timestamp(_, zone) => {
@@ -164,7 +168,14 @@ fn write_fraction(us: i64, out: &mut String) {
     }
 }
 
+fn infinity(positive: bool) -> &'static str {
+    if positive { "infinity" } else { "-infinity" }
+}
+
 fn write_timestamp(us: i64, zoned: bool, out: &mut String) {
+    if !calendar::is_finite(us) {
+        return out.push_str(infinity(us > 0));
+    }
     let bc = write_date(us.div_euclid(DAY_US), out, false);
     out.push(' ');
     write_time(us.rem_euclid(DAY_US), out);
@@ -245,7 +256,7 @@ fn write_record(array: &dyn Array, row: usize, out: &mut String) {
         if i > 0 {
             out.push(',');
         }
-        if column.is_null(row) {
+        if column.is_null(row) || *column.data_type() == DataType::Null {
             continue;
         }
         let mut text = String::new();

@@ -195,7 +195,7 @@ fn to_char(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
     // The text in hand: its pattern, and which grain of time it is of.
     let mut last: Option<(&str, i64)> = None;
     for row in 0..times.len() {
-        if times.is_null(row) || patterns.is_null(row) {
+        if times.is_null(row) || patterns.is_null(row) || !calendar::is_finite(times.value(row)) {
             out.append_null();
             continue;
         }

@@ -1,6 +1,7 @@
 //! `AT TIME ZONE`: a timestamptz as its wall clock in a zone, a timestamp as the moment when a zone's
 //! clock shows it. The parser's form becomes `timezone(zone, value)`.
 
+use super::calendar::is_finite;
 use super::error::failure;
 use super::scalar::{Function, Kernel};
 use arrow::array::timezone::Tz;
@@ -52,6 +53,10 @@ fn at_time_zone(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
         };
         last = Some((row, zone));
         let value = values.value(row);
+        if !is_finite(value) {
+            out.push(Some(value));
+            continue;
+        }
         out.push(Some(if zoned { to_wall_clock(value, zone) } else { from_wall_clock(value, zone) }?));
     }
     let out: PrimitiveArray<TimestampMicrosecondType> = out.into_iter().collect();

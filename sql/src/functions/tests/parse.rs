@@ -1,6 +1,7 @@
 //! Text forms that PostgreSQL reads, and those it refuses.
 
 use super::*;
+use crate::functions::parse_array::array;
 use calendar::days_of;
 
 #[test]
