@@ -3,17 +3,18 @@
 //! A jsonb is text in the normal form: keys in PostgreSQL's order (shorter first, then by bytes), the
 //! last of equal keys, one space after `:` and `,`.
 
+use super::json_operator::text_list;
 use super::json_value::Json;
-use super::scalar::{Function, Kernel, exactly};
+use super::scalar::{Function, Kernel, exactly, marked};
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr::{Cast, ScalarFunction};
-use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF};
 use sqlparser::ast::BinaryOperator;
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use weir_catalog::column::TYPE_KEY;
 
 /// The normal form of a JSON text; `None` if it is none.
 pub fn normalized(text: &str) -> Option<String> {
@@ -45,23 +46,21 @@ fn get_function(name: &'static str, as_text: bool) -> Function {
         _ => exactly(t, &INDEX).or_else(|| exactly(t, &KEY)),
     };
     let kernel = if as_text { get_text } else { get };
-    Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel))
+    let function = Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel));
+    if as_text { function } else { function.jsonb() }
 }
 
 fn path_function(name: &'static str, as_text: bool) -> Function {
     let coerce = |t: &[DataType]| exactly(t, &vec![DataType::Utf8; t.len()]).filter(|_| !t.is_empty());
     let kernel = if as_text { path_text } else { path };
-    Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel))
+    let function = Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel));
+    if as_text { function } else { function.jsonb() }
 }
 
 static GET: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| get_function("->", false).udf());
 static GET_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| get_function("->>", true).udf());
 static PATH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| list_path_function("#>", false).udf());
 static PATH_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| list_path_function("#>>", true).udf());
-
-fn text_list() -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
-}
 
 fn list_path_function(name: &'static str, as_text: bool) -> Function {
     let coerce = |t: &[DataType]| match t {
@@ -71,7 +70,8 @@ fn list_path_function(name: &'static str, as_text: bool) -> Function {
         _ => None,
     };
     let kernel = if as_text { list_path_text } else { list_path };
-    Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel))
+    let function = Function::new(name, coerce, |_, _| DataType::Utf8, Kernel::Columns(kernel));
+    if as_text { function } else { function.jsonb() }
 }
 
 /// Plans the operators.
@@ -79,12 +79,28 @@ fn list_path_function(name: &'static str, as_text: bool) -> Function {
 pub struct JsonPlanner;
 
 impl ExprPlanner for JsonPlanner {
+    /// `j['a']` and `j[0]` are `j -> 'a'` and `j -> 0`.
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let is_jsonb = access.expr.to_field(schema).is_ok_and(|(_, field)| is_jsonb(&field));
+        let key = match &access.field_access {
+            GetFieldAccess::ListIndex { key } if is_jsonb => key.as_ref().clone(),
+            GetFieldAccess::NamedStructField { name } if is_jsonb => Expr::Literal(name.clone(), None),
+            _ => return Ok(PlannerResult::Original(access)),
+        };
+        let call = ScalarFunction::new_udf(Arc::clone(&GET), vec![access.expr, key]);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let (function, is_json) = match expr.op {
-            BinaryOperator::Arrow => (&GET, true),
-            BinaryOperator::LongArrow => (&GET_TEXT, false),
-            BinaryOperator::HashArrow => (&PATH, true),
-            BinaryOperator::HashLongArrow => (&PATH_TEXT, false),
+        let function = match expr.op {
+            BinaryOperator::Arrow => &GET,
+            BinaryOperator::LongArrow => &GET_TEXT,
+            BinaryOperator::HashArrow => &PATH,
+            BinaryOperator::HashLongArrow => &PATH_TEXT,
             _ => return Ok(PlannerResult::Original(expr)),
         };
         let RawBinaryExpr { left, mut right, .. } = expr;
@@ -92,16 +108,19 @@ impl ExprPlanner for JsonPlanner {
         if by_path && matches!(right.get_type(schema)?, DataType::Utf8) {
             right = Expr::Cast(Cast::new(Box::new(right), text_list()));
         }
-        let call = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![left, right]));
-        // What comes out of `->` is jsonb again: only a field can say so.
-        let planned = if is_json { Expr::Cast(Cast::new_from_field(Box::new(call), jsonb())) } else { call };
-        Ok(PlannerResult::Planned(planned))
+        let call = ScalarFunction::new_udf(Arc::clone(function), vec![left, right]);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
     }
 }
 
-fn jsonb() -> FieldRef {
-    let metadata = HashMap::from([("weir.type".to_owned(), "jsonb".to_owned())]);
-    Arc::new(Field::new("jsonb", DataType::Utf8, true).with_metadata(metadata))
+/// A field of type jsonb.
+pub(super) fn jsonb() -> FieldRef {
+    Arc::new(Field::new("jsonb", DataType::Utf8, true).with_metadata(marked("jsonb")))
+}
+
+/// Whether a field is of type jsonb.
+pub(super) fn is_jsonb(field: &Field) -> bool {
+    field.metadata().get(TYPE_KEY).is_some_and(|marker| marker == "jsonb")
 }
 
 /// The parsed JSON of each row, and what `f` makes of it.
@@ -114,7 +133,8 @@ fn each<T>(jsons: &StringArray, f: impl Fn(&Json, usize) -> Option<T>) -> Vec<Op
         .collect()
 }
 
-fn text_of(value: &Json) -> Option<String> {
+/// What `->>` gives of a value.
+pub(super) fn text_of(value: &Json) -> Option<String> {
     match value {
         Json::Null => None,
         Json::Text(text) => Some(text.clone()),

@@ -1,6 +1,7 @@
 //! A JSON value as jsonb has it: numbers keep their digits and their scale, keys are in order, and
 //! the last of equal keys counts.
 
+use std::collections::HashMap;
 use std::iter::Peekable;
 use std::str::CharIndices;
 
@@ -36,6 +37,14 @@ impl Json {
         parser.chars.next().is_none().then_some(value)
     }
 
+    /// A number from its text as numeric or a float has it; of a special float, its text.
+    pub fn number(text: &str) -> Json {
+        match plain(text).filter(|_| text.ends_with(|c: char| c.is_ascii_digit())) {
+            Some(digits) => Json::Number(digits),
+            None => Json::Text(text.to_owned()),
+        }
+    }
+
     /// A member of an object.
     pub fn get(&self, name: &str) -> Option<&Json> {
         match self {
@@ -57,6 +66,63 @@ impl Json {
         let mut out = String::new();
         self.write(&mut out);
         out
+    }
+
+    /// An object of these members: the last of equal names counts.
+    pub fn object(fields: Vec<(String, Json)>) -> Json {
+        let mut kept: Vec<(String, Json)> = Vec::with_capacity(fields.len());
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(fields.len());
+        for (name, value) in fields {
+            match places.get(&name) {
+                Some(at) => kept[*at].1 = value,
+                None => {
+                    places.insert(name.clone(), kept.len());
+                    kept.push((name, value));
+                }
+            }
+        }
+        Json::Object(Json::sorted(kept))
+    }
+
+    /// Members in jsonb's order.
+    pub fn sorted(mut fields: Vec<(String, Json)>) -> Vec<(String, Json)> {
+        fields.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+        fields
+    }
+
+    /// Indented, one element a line.
+    pub fn pretty(&self) -> String {
+        let mut out = String::new();
+        self.write_pretty(0, &mut out);
+        out
+    }
+
+    fn write_pretty(&self, depth: usize, out: &mut String) {
+        let (open, close, length) = match self {
+            Json::Array(items) => ('[', ']', items.len()),
+            Json::Object(fields) => ('{', '}', fields.len()),
+            scalar => return scalar.write(out),
+        };
+        let line = |depth: usize, out: &mut String| {
+            out.push('\n');
+            out.push_str(&"    ".repeat(depth));
+        };
+        out.push(open);
+        for i in 0..length {
+            out.push_str(if i > 0 { "," } else { "" });
+            line(depth + 1, out);
+            match self {
+                Json::Array(items) => items[i].write_pretty(depth + 1, out),
+                Json::Object(fields) => {
+                    write_text(&fields[i].0, out);
+                    out.push_str(": ");
+                    fields[i].1.write_pretty(depth + 1, out);
+                }
+                _ => {}
+            }
+        }
+        line(depth, out);
+        out.push(close);
     }
 
     fn write(&self, out: &mut String) {
@@ -181,13 +247,9 @@ impl Parser<'_> {
             let name = self.string()?;
             self.is_next(':').then_some(())?;
             let value = self.value(depth + 1)?;
-            match fields.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, known)) => *known = value,
-                None => fields.push((name, value)),
-            }
+            fields.push((name, value));
             if self.is_next('}') {
-                fields.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
-                return Some(Json::Object(fields));
+                return Some(Json::object(fields));
             }
             self.is_next(',').then_some(())?;
         }

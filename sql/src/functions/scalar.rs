@@ -11,9 +11,11 @@ use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use weir_catalog::SqlState;
+use weir_catalog::column::TYPE_KEY;
 
 /// Computes a column of `output` type.
 #[derive(Clone, Copy)]
@@ -37,6 +39,8 @@ pub struct Function {
     pub output: fn(&[DataType], &[Option<&ScalarValue>]) -> DataType,
     /// How it is computed.
     pub kernel: Kernel,
+    /// What a result of text stands for: `jsonb`.
+    marker: Option<&'static str>,
     signature: Signature,
 }
 
@@ -49,13 +53,20 @@ impl Function {
         kernel: Kernel,
     ) -> Self {
         let signature = Signature::user_defined(Volatility::Immutable);
-        Self { name, aliases: Vec::new(), coerce, output, kernel, signature }
+        Self { name, aliases: Vec::new(), coerce, output, kernel, marker: None, signature }
     }
 
     /// Also under these names.
     #[must_use]
     pub fn aliases(mut self, aliases: &[&str]) -> Self {
         self.aliases = aliases.iter().map(|a| (*a).to_owned()).collect();
+        self
+    }
+
+    /// Whose text is jsonb, in its normal form.
+    #[must_use]
+    pub fn jsonb(mut self) -> Self {
+        self.marker = Some("jsonb");
         self
     }
 
@@ -123,8 +134,11 @@ impl ScalarUDFImpl for Function {
         let literal =
             |types: &[DataType]| no_such_call(self.name, &literal_names(types, args.scalar_arguments));
         let types = (self.coerce)(&types).ok_or_else(|| literal(&types))?;
-        let output = (self.output)(&types, args.scalar_arguments);
-        Ok(Arc::new(Field::new(self.name, output, true)))
+        let field = Field::new(self.name, (self.output)(&types, args.scalar_arguments), true);
+        Ok(Arc::new(match self.marker {
+            Some(marker) => field.with_metadata(marked(marker)),
+            None => field,
+        }))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -144,6 +158,11 @@ impl ScalarUDFImpl for Function {
             }
         }
     }
+}
+
+/// The metadata of a field of text that stands for this SQL type.
+pub(super) fn marked(marker: &str) -> HashMap<String, String> {
+    HashMap::from([(TYPE_KEY.to_owned(), marker.to_owned())])
 }
 
 fn is_operator(name: &str) -> bool {
