@@ -2,14 +2,15 @@
 //! months spill into days of 30 a month, fractions of days into time.
 
 use super::numeric::PRECISION;
+use super::operator::is_comparison;
 use super::scalar::{Function, Kernel, exactly};
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Decimal128Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
 use datafusion_common::{DFSchema, Result, ScalarValue};
-use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
+use datafusion_expr::expr::{Between, InList, ScalarFunction};
+use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, ScalarUDF};
 use std::sync::{Arc, LazyLock};
 
 /// Nanoseconds a day.
@@ -83,24 +84,40 @@ static LENGTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
 
 /// A comparison of intervals as one of their lengths; others as they are.
 pub fn comparable(binary: BinaryExpr, schema: &DFSchema) -> BinaryExpr {
-    let is_interval = |e: &Expr| matches!(e.get_type(schema), Ok(DataType::Interval(_)));
-    let comparison = matches!(
-        binary.op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    );
-    if !comparison || !is_interval(&binary.left) || !is_interval(&binary.right) {
+    let intervals = is_interval(&binary.left, schema) && is_interval(&binary.right, schema);
+    if !is_comparison(binary.op) || !intervals {
         return binary;
     }
-    let length =
-        |e: Box<Expr>| Box::new(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&LENGTH), vec![*e])));
-    BinaryExpr { left: length(binary.left), op: binary.op, right: length(binary.right) }
+    BinaryExpr { left: Box::new(length(*binary.left)), op: binary.op, right: Box::new(length(*binary.right)) }
+}
+
+fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
+}
+
+fn length(expr: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&LENGTH), vec![expr]))
+}
+
+/// The same of `BETWEEN`.
+pub fn between(between: Between, schema: &DFSchema) -> Between {
+    if ![&between.expr, &between.low, &between.high].iter().all(|e| is_interval(e, schema)) {
+        return between;
+    }
+    let length = |e: Box<Expr>| Box::new(length(*e));
+    Between { expr: length(between.expr), low: length(between.low), high: length(between.high), ..between }
+}
+
+/// The same of `IN (…)`.
+pub fn in_list(list: InList, schema: &DFSchema) -> InList {
+    if !is_interval(&list.expr, schema) || !list.list.iter().all(|e| is_interval(e, schema)) {
+        return list;
+    }
+    InList {
+        expr: Box::new(length(*list.expr)),
+        list: list.list.into_iter().map(length).collect(),
+        negated: list.negated,
+    }
 }
 
 #[cfg(test)]

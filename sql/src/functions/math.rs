@@ -6,7 +6,7 @@ use super::numeric::{self, PRECISION};
 use super::operator::decimal_of;
 use super::scalar::{Function, Kernel, no_such};
 use super::type_name;
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, StringArray};
 use arrow::compute::kernels::arity;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
 use datafusion_common::{Result, ScalarValue, internal_err};
@@ -30,6 +30,7 @@ pub fn functions() -> Vec<Function> {
         Function::new("sign", coerce_whole, |t, _| whole_type(&t[0]), Kernel::Columns(sign))
             .aliases(&["signum"]),
         Function::new("div", coerce_div, |_, _| DataType::Decimal128(PRECISION, 0), Kernel::Columns(div)),
+        Function::new("to_hex", coerce_hex, |_, _| DataType::Utf8, Kernel::Columns(to_hex)),
         Function::new("sqrt", |t| floats(t, 1), |_, _| DataType::Float64, Kernel::Columns(sqrt)),
         Function::new("power", |t| floats(t, 2), |_, _| DataType::Float64, Kernel::Columns(power))
             .aliases(&["pow"]),
@@ -182,6 +183,25 @@ impl ScalarUDFImpl for CutAt {
         }
         Ok(ColumnarValue::Array(result))
     }
+}
+
+fn coerce_hex(types: &[DataType]) -> Option<Vec<DataType>> {
+    match types {
+        [DataType::Int8 | DataType::Int16 | DataType::Int32] => Some(vec![DataType::Int32]),
+        [DataType::Int64 | DataType::Null] => Some(vec![DataType::Int64]),
+        _ => None,
+    }
+}
+
+/// Negative numbers in two's complement of their type.
+fn to_hex(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    let shown: StringArray = match args[0].data_type() {
+        DataType::Int32 => {
+            args[0].as_primitive::<Int32Type>().iter().map(|v| v.map(|v| format!("{v:x}"))).collect()
+        }
+        _ => args[0].as_primitive::<Int64Type>().iter().map(|v| v.map(|v| format!("{v:x}"))).collect(),
+    };
+    Ok(Arc::new(shown))
 }
 
 fn overflow() -> datafusion_common::DataFusionError {

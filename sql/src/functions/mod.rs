@@ -3,25 +3,38 @@
 //! Where DataFusion's function means what PostgreSQL's does, it is taken; where it differs, ours
 //! goes first under the same name. A new function is a line in the list of its family's file.
 
+mod age;
 pub mod aggregate;
+mod array;
+mod bucket;
 pub mod calendar;
 pub mod cast;
 pub mod clock;
 pub mod datetime;
 pub mod error;
+mod extreme;
 pub mod format;
 pub mod interval;
 pub mod json;
+pub mod json_build;
+mod json_change;
+mod json_operator;
+pub mod json_rows;
 pub mod json_value;
+pub mod make_time;
 pub mod math;
 mod number_pattern;
+mod number_read;
 mod number_text;
 pub mod numeric;
 pub mod operator;
 mod operator_time;
 pub mod parse;
+pub mod parse_array;
+pub mod percentile;
 pub mod ranking;
 pub mod real;
+pub mod regexp;
 pub mod retyped;
 pub mod rules;
 pub mod scalar;
@@ -32,6 +45,7 @@ pub mod table;
 pub mod text;
 mod time_pattern;
 pub mod to_char;
+mod trigonometry;
 pub mod window;
 pub mod zone;
 
@@ -72,12 +86,23 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let families = [
         datetime::functions(),
+        age::functions(),
+        make_time::functions(),
         to_char::functions(),
         zone::functions(),
+        array::functions(),
         math::functions(),
+        bucket::functions(),
+        number_read::functions(),
+        trigonometry::functions(),
         string::functions(),
+        regexp::functions(),
+        percentile::functions(),
         format::functions(),
         json::functions(),
+        json_build::functions(),
+        json_operator::functions(),
+        json_rows::functions(),
     ];
     let own: Vec<Arc<ScalarUDF>> = families
         .into_iter()
@@ -86,6 +111,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .chain(clock::functions())
         .chain(retyped::functions())
         .chain(system::functions())
+        .chain(json_build::builders())
         .collect();
     let names: HashSet<String> =
         own.iter().flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()])).collect();
@@ -102,8 +128,11 @@ pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
         datafusion_functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone().with_aliases(["every"]);
     let variance =
         datafusion_functions_aggregate::variance::var_samp_udaf().as_ref().clone().with_aliases(["variance"]);
-    let own: Vec<_> =
-        aggregate::functions().into_iter().chain([Arc::new(every), Arc::new(variance)]).collect();
+    let own: Vec<_> = aggregate::functions()
+        .into_iter()
+        .chain(extreme::functions())
+        .chain([Arc::new(every), Arc::new(variance)])
+        .collect();
     let others = datafusion_functions_aggregate::all_default_aggregate_functions();
     let names: HashSet<String> = own.iter().map(|f| f.name().to_owned()).collect();
     let others: Vec<_> = others.into_iter().filter(|f| !names.contains(f.name())).collect();
@@ -121,6 +150,8 @@ pub fn window_functions() -> Vec<Arc<WindowUDF>> {
 /// How operators and special syntax become function calls, first match first.
 pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     vec![
+        Arc::new(json_operator::JsonOperatorPlanner),
+        Arc::new(array::ArrayPlanner),
         Arc::new(operator::ArithmeticPlanner),
         Arc::new(json::JsonPlanner),
         Arc::new(string::RegexpPlanner),

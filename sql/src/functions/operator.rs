@@ -50,6 +50,12 @@ pub fn modulo() -> Function {
     Function::new("mod", coerce, |types, _| output(Op::Modulo, types), Kernel::Values(kernel))
 }
 
+/// Whether an operator compares values: `= <> < <= > >= IS [NOT] DISTINCT FROM`.
+pub(super) fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Plus,

@@ -1,14 +1,11 @@
 //! Numbers beside floats are floats, as in PostgreSQL, where `double precision` is the preferred type
 //! of its category: DataFusion would compare them as decimals, which know no infinity and few digits.
 
+use super::operator::is_comparison;
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr::{Between, InList};
-use datafusion_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator};
-
-fn is_float(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Float32 | DataType::Float64)
-}
+use datafusion_expr::{BinaryExpr, Case, Expr, ExprSchemable};
 
 fn is_numeric(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(..))
@@ -16,13 +13,13 @@ fn is_numeric(data_type: &DataType) -> bool {
 
 /// The type that two types have in common, if one of them is a float and the other numeric.
 pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {
-    let mixed = (is_float(a) && is_numeric(b)) || (is_numeric(a) && is_float(b));
+    let mixed = (a.is_floating() && is_numeric(b)) || (is_numeric(a) && b.is_floating());
     mixed.then_some(DataType::Float64)
 }
 
 /// `types` with numeric taken for double precision if a float is among them.
 pub fn preferred(types: Vec<DataType>) -> Vec<DataType> {
-    if !types.iter().any(is_float) {
+    if !types.iter().any(DataType::is_floating) {
         return types;
     }
     types.into_iter().map(|t| if is_numeric(&t) { DataType::Float64 } else { t }).collect()
@@ -31,7 +28,7 @@ pub fn preferred(types: Vec<DataType>) -> Vec<DataType> {
 /// Casts those of `exprs` that are numeric, if one of them is a float.
 pub fn align(exprs: &mut [&mut Expr], schema: &DFSchema) -> Result<()> {
     let types = exprs.iter().map(|e| e.get_type(schema)).collect::<Result<Vec<_>>>()?;
-    if !types.iter().any(is_float) {
+    if !types.iter().any(DataType::is_floating) {
         return Ok(());
     }
     for (expr, data_type) in exprs.iter_mut().zip(types) {
@@ -45,8 +42,7 @@ pub fn align(exprs: &mut [&mut Expr], schema: &DFSchema) -> Result<()> {
 
 /// A comparison of a float with a numeric as one of floats; other operators as they are.
 pub fn comparable(mut binary: BinaryExpr, schema: &DFSchema) -> Result<BinaryExpr> {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    if matches!(binary.op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom) {
+    if is_comparison(binary.op) {
         align(&mut [&mut binary.left, &mut binary.right], schema)?;
     }
     Ok(binary)

@@ -26,8 +26,8 @@ impl AnalyzerRule for Operators {
             Expr::BinaryExpr(binary) => {
                 operator::replaced(real::comparable(interval::comparable(binary, schema), schema)?, schema)
             }
-            Expr::Between(between) => real::between(between, schema),
-            Expr::InList(list) => real::in_list(list, schema),
+            Expr::Between(between) => real::between(interval::between(between, schema), schema),
+            Expr::InList(list) => real::in_list(interval::in_list(list, schema), schema),
             Expr::Case(case) => real::case(case, schema),
             Expr::ScalarFunction(call) => Ok(math::with_constant_digits(call)),
             Expr::Literal(value, metadata) => {

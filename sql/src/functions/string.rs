@@ -88,7 +88,7 @@ impl ExprPlanner for RegexpPlanner {
 }
 
 /// A pattern with PostgreSQL's flags, compiled.
-fn compile(pattern: &str, flags: &str) -> Result<Regex> {
+pub(super) fn compile(pattern: &str, flags: &str) -> Result<Regex> {
     let mut inline = String::new();
     for flag in flags.chars() {
         match flag {
