@@ -14,6 +14,11 @@ pub(super) fn array_literal(text: &str, item: &DataType) -> Option<ScalarValue> 
     Some(ScalarValue::List(ScalarValue::new_list(&values, item, true)))
 }
 
+/// The elements' texts of `{1,2}`; none for NULL.
+pub(super) fn elements_of(text: &str) -> Option<Vec<Option<String>>> {
+    elements(text.trim().strip_prefix('{')?.strip_suffix('}')?)
+}
+
 /// The elements' texts; none for NULL.
 fn elements(text: &str) -> Option<Vec<Option<String>>> {
     let mut found = Vec::new();

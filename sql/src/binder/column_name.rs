@@ -42,6 +42,18 @@ pub(super) fn name_items(select: &mut Select, set_apart: bool) {
     }
 }
 
+/// The names of a SELECT's items, if all are named there: none of `*`.
+pub(super) fn item_names(select: &Select) -> Option<Vec<String>> {
+    let name = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) => {
+            Some(column_name(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name))
+        }
+        SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
+        _ => None,
+    };
+    select.projection.iter().map(name).collect()
+}
+
 /// The names of a SELECT's items so far.
 #[derive(Default)]
 struct Taken {
@@ -83,6 +95,10 @@ fn column_name(expr: &Expr) -> Option<(String, u8)> {
         Expr::Identifier(ident) => Some((fold(ident), 2)),
         Expr::CompoundIdentifier(parts) => parts.last().map(|p| (fold(p), 2)),
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => column_name(inner),
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
+            Some(ast::AccessExpr::Dot(Expr::Identifier(field))) => Some((fold(field), 2)),
+            _ => column_name(root),
+        },
         Expr::Function(function) => match function.name.0.last() {
             Some(ObjectNamePart::Identifier(ident)) => Some((fold(ident), 2)),
             _ => None,

@@ -6,10 +6,12 @@
 //! Binding reads the snapshot and nothing else, and changes nothing: what is to change is in the
 //! [`Bound`] that it gives.
 
+mod aggregate_names;
 mod array_query;
 mod arrays;
 mod assign;
 pub mod bound;
+mod collect;
 mod column_name;
 mod common_type;
 pub mod context;
@@ -18,12 +20,17 @@ mod ddl;
 mod definition;
 mod dml;
 mod explain;
+mod grouped_names;
+mod lateral;
 mod literals;
 mod locate;
+mod moments;
 pub mod names;
+mod natural;
 pub mod optimize;
 mod options;
 mod places;
+mod predicates;
 mod query;
 mod rebuild;
 mod rename;
@@ -32,12 +39,16 @@ mod report;
 mod restate;
 mod returning;
 mod rewrite;
+mod rows;
 mod set_operations;
+mod sets;
+mod spellings;
 mod subquery;
 pub mod types;
 mod unknown;
 mod using;
 mod view;
+mod whole_rows;
 
 pub use bound::{Bound, Create, Dml, DmlKind};
 pub use optimize::{analyze_and_optimize, optimize};

@@ -1,9 +1,12 @@
 //! The rules that a bound plan goes through: PostgreSQL's typing of literals, coercion, and
 //! optimizer rules, fewer of them where the plan is to run as a stream.
 
+use super::grouped_names::GroupedNames;
+use super::lateral::LateralUnnest;
 use super::literals::LiteralTypes;
 use super::subquery::SingleRow;
 use crate::functions;
+use crate::plan::decorrelate::Decorrelate;
 use crate::plan::optimize as streaming;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
@@ -27,7 +30,7 @@ pub fn config() -> ConfigOptions {
 /// Types literals and operands. A plan must be analyzed before it is optimized or lowered.
 pub fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(SingleRow), Arc::new(LiteralTypes)];
+        vec![Arc::new(LateralUnnest), Arc::new(GroupedNames), Arc::new(SingleRow), Arc::new(LiteralTypes)];
     rules.extend(functions::analyzer_rules());
     Analyzer::with_rules(rules).execute_and_check(plan, &config(), |_, _| {})
 }
@@ -52,6 +55,11 @@ pub fn optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
 pub fn batch_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
+    for rule in &mut rules {
+        if rule.name() == "decorrelate_predicate_subquery" {
+            *rule = Arc::new(Decorrelate::default());
+        }
+    }
     rules.insert(0, Arc::new(DistinctOnRows));
     rules
 }

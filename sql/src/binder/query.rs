@@ -73,7 +73,7 @@ fn planned_once(
     text: &str,
     set_apart: bool,
 ) -> Result<LogicalPlan, SqlError> {
-    rewrite::rewrite(&mut query, set_apart)?;
+    rewrite::rewrite(&mut query, set_apart, provider.context)?;
     let statement = ast::Statement::Query(Box::new(query));
     let report = |error| {
         let text = Text::new(text);
@@ -131,7 +131,9 @@ fn finish(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         // A qualifier of its own lets the plan's schema repeat a name.
         let qualifier = match qualifier {
             Some(qualifier) if name == *field.name() => Some(qualifier.clone()),
-            _ if times.get(&name).is_some_and(|n| *n > 1) => Some(TableReference::bare(format!("{MARK}{i}"))),
+            _ if times.get(&name).is_some_and(|n| *n > 1) => {
+                Some(TableReference::bare(format!("{MARK}item{i}")))
+            }
             _ => None,
         };
         expr.alias_qualified(qualifier, name)
@@ -198,7 +200,7 @@ impl<'a> ExprPlanner<'a> {
         text: Option<&Text<'_>>,
     ) -> Result<Expr, SqlError> {
         let mut expr = expr.clone();
-        rewrite::rewrite_expr(&mut expr)?;
+        rewrite::rewrite_expr(&mut expr, self.provider.context)?;
         let mut state = planner_context(self.provider.context);
         planner(&self.provider)
             .sql_to_expr(expr.clone(), schema, &mut state)

@@ -193,6 +193,9 @@ fn refused_place(first: &str) -> Option<SqlError> {
         let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
         return Some(SqlError::new(SqlState("42P10"), message));
     }
+    if let Some(parameter) = first.strip_prefix("Invalid placeholder, zero is not a valid index: ") {
+        return Some(SqlError::new(SqlState("42P02"), format!("there is no parameter {parameter}")));
+    }
     if begins("aggregate function calls cannot be nested") {
         return Some(SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
     }

@@ -1,8 +1,13 @@
 //! Changes of a query's AST before DataFusion plans it: forms that it does not read, as forms that
 //! mean the same and that it does.
 
-use super::{array_query, column_name, places, using};
+use super::{
+    BindContext, aggregate_names, array_query, collect, column_name, moments, natural, places, predicates,
+    rows, sets, spellings, using, whole_rows,
+};
 use crate::error::SqlError;
+use crate::functions::make_time::INTERVAL_PARTS;
+use crate::functions::numeric;
 use crate::parser::fold;
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
@@ -13,32 +18,42 @@ use std::ops::ControlFlow;
 /// Rewrites a query and all in it.
 ///
 /// `set_apart`: items with an alias beside `*` may repeat the name of one of its columns.
-pub(super) fn rewrite(query: &mut Query, set_apart: bool) -> Result<(), SqlError> {
-    run(query, set_apart)
+pub(super) fn rewrite(query: &mut Query, set_apart: bool, context: &BindContext) -> Result<(), SqlError> {
+    run(query, set_apart, context)
 }
 
 /// Rewrites an expression and all in it.
-pub(super) fn rewrite_expr(expr: &mut Expr) -> Result<(), SqlError> {
-    run(expr, false)
+pub(super) fn rewrite_expr(expr: &mut Expr, context: &BindContext) -> Result<(), SqlError> {
+    run(expr, false, context)
 }
 
-fn run(node: &mut impl VisitMut, set_apart: bool) -> Result<(), SqlError> {
-    match node.visit(&mut Rewriter { set_apart, merges: 0 }) {
+fn run(node: &mut impl VisitMut, set_apart: bool, context: &BindContext) -> Result<(), SqlError> {
+    match node.visit(&mut Rewriter { set_apart, context, merges: 0 }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-struct Rewriter {
+struct Rewriter<'a> {
     set_apart: bool,
+    context: &'a BindContext,
     /// How many joins with merged columns were named.
     merges: usize,
 }
 
-impl VisitorMut for Rewriter {
+impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        if let ast::SetExpr::Table(table) = query.body.as_ref() {
+            let schema = table.schema_name.iter().map(|schema| format!("{schema}."));
+            let name = table.table_name.clone().unwrap_or_default();
+            let text = format!("SELECT * FROM {}{name}", schema.collect::<String>());
+            match crate::parser::parse_query(&text) {
+                Ok(select) => query.body = select.body,
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
         if !query.locks.is_empty() {
             query.locks.clear();
         }
@@ -55,7 +70,7 @@ impl VisitorMut for Rewriter {
         if let ast::TableFactor::NestedJoin { table_with_joins, .. } = factor {
             using::nest_inner(table_with_joins, &mut self.merges);
         }
-        rewrite_factor(factor);
+        sets::rewrite_factor(factor);
         ControlFlow::Continue(())
     }
 
@@ -65,19 +80,26 @@ impl VisitorMut for Rewriter {
             return ControlFlow::Break(error);
         }
         name_positions(select);
+        aggregate_names::rewrite_select(select);
+        natural::rewrite_select(select, self.context);
         if let Err(error) = places::check_windows(select) {
             return ControlFlow::Break(error);
         }
         using::qualify_grouped(select);
         using::nest_all(select, &mut self.merges);
         column_name::name_items(select, self.set_apart);
-        // Its break has no value.
-        let _ = select.projection.visit(&mut SeriesRows::default());
+        predicates::rewrite_items(select);
+        records(select);
+        sets::rewrite_select(select);
+        whole_rows::rewrite_select(select, self.context);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        match rewrite_one(expr) {
+        collect::rewrite(expr);
+        moments::rewrite(expr);
+        spellings::rewrite(expr);
+        match rows::rewrite(expr).and_then(|()| rewrite_one(expr)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -105,94 +127,6 @@ fn name_positions(select: &mut Select) {
     }
 }
 
-/// `generate_series(a, b)` among the items of a SELECT is `unnest(generate_series(a, b))`: a row for
-/// each element.
-#[derive(Default)]
-struct SeriesRows {
-    subqueries: usize,
-    unnests: usize,
-}
-
-fn is_call_of(expr: &Expr, name: &str) -> bool {
-    let Expr::Function(function) = expr else { return false };
-    matches!(function.name.0.last(), Some(ObjectNamePart::Identifier(ident)) if fold(ident) == name)
-}
-
-impl VisitorMut for SeriesRows {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.subqueries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.subqueries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.unnests += usize::from(is_call_of(expr, "unnest"));
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.unnests -= usize::from(is_call_of(expr, "unnest"));
-        if self.subqueries == 0 && self.unnests == 0 && is_call_of(expr, "generate_series") {
-            let series = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
-            *expr = call("unnest", vec![series]);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// `generate_series(a, b) s` is `unnest(generate_series(a, b)) s`, and the alias of a function in
-/// FROM names its column too.
-fn rewrite_factor(factor: &mut ast::TableFactor) {
-    if let ast::TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor {
-        let function = match name.0.last() {
-            Some(ObjectNamePart::Identifier(ident)) => fold(ident),
-            _ => return,
-        };
-        let exprs: Vec<Expr> = args
-            .args
-            .iter()
-            .filter_map(|arg| match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            })
-            .collect();
-        if exprs.len() != args.args.len() {
-            return;
-        }
-        let array_exprs = match function.as_str() {
-            "generate_series" => vec![call("generate_series", exprs)],
-            "unnest" => exprs,
-            _ => return,
-        };
-        let alias = alias.take().or_else(|| Some(table_alias(&function)));
-        *factor = ast::TableFactor::UNNEST {
-            alias,
-            array_exprs,
-            with_offset: false,
-            with_offset_alias: None,
-            with_ordinality: false,
-        };
-    }
-    if let ast::TableFactor::UNNEST { alias, array_exprs, .. } = factor
-        && array_exprs.len() == 1
-    {
-        let alias = alias.get_or_insert_with(|| table_alias("unnest"));
-        if alias.columns.is_empty() {
-            alias.columns = vec![ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None }];
-        }
-    }
-}
-
-fn table_alias(name: &str) -> ast::TableAlias {
-    ast::TableAlias { explicit: true, name: Ident::new(name), columns: Vec::new(), at: None }
-}
-
 /// FETCH FIRST n ROWS ONLY is LIMIT n.
 fn fetch_to_limit(query: &mut Query) -> Result<(), SqlError> {
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
@@ -214,9 +148,16 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     let taken = |expr: &mut Expr| std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
     match expr {
         Expr::Collate { expr: inner, .. } => *expr = taken(inner),
+        Expr::Value(value) => {
+            if let Value::Number(number, _) = &value.value
+                && beyond_numeric(number)
+            {
+                *expr = typed_literal(number.clone(), ast::DataType::DoublePrecision);
+            }
+        }
         Expr::Interval(interval) => {
             if let Some(text) = interval_text(interval) {
-                *expr = cast_to_interval(text);
+                *expr = typed_literal(text, ast::DataType::Interval { fields: None, precision: None });
             }
         }
         Expr::Function(function) => match &mut function.args {
@@ -224,6 +165,8 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 *expr = array_query::array_of_query(query.clone())?;
             }
             _ => {
+                record_arguments(function);
+                name_interval_parts(function);
                 order_distinct(function);
                 unqualify_function(function);
             }
@@ -264,12 +207,60 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             } else if let Some(length) = text_length(data_type) {
                 // A cast to varchar(n) cuts what is longer.
                 let length = Expr::Value(Value::Number(length.to_string(), false).with_empty_span());
-                *expr = call("left", vec![taken(expr), length]);
+                **inner = call("left", vec![cast_to(taken(inner), ast::DataType::Text), length]);
             }
         }
         _ => {}
     }
     Ok(())
+}
+
+/// `make_interval(days => 10)` with all its arguments in order.
+fn name_interval_parts(function: &mut ast::Function) {
+    let named =
+        matches!(function.name.0.last(), Some(ObjectNamePart::Identifier(i)) if fold(i) == "make_interval");
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let zero = || Expr::Value(Value::Number("0".to_owned(), false).with_empty_span());
+    if !named || !list.args.iter().any(|arg| matches!(arg, ast::FunctionArg::Named { .. })) {
+        return;
+    }
+    let mut parts: Vec<Expr> = INTERVAL_PARTS.iter().map(|_| zero()).collect();
+    for (i, arg) in list.args.iter().enumerate() {
+        let (at, expr) = match arg {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => (Some(i), expr),
+            ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(expr), .. } => {
+                (INTERVAL_PARTS.iter().position(|part| *part == fold(name)), expr)
+            }
+            _ => return,
+        };
+        let Some(part) = at.and_then(|at| parts.get_mut(at)) else { return };
+        *part = expr.clone();
+    }
+    let unnamed = |expr| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr));
+    list.args = parts.into_iter().map(unnamed).collect();
+}
+
+/// Rows among the items of a SELECT are records.
+fn records(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && let Some(record) = rows::record(expr)
+        {
+            *expr = record;
+        }
+    }
+}
+
+/// And so they are as arguments.
+fn record_arguments(function: &mut ast::Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    for arg in &mut list.args {
+        if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = arg
+            && let Some(record) = rows::record(expr)
+        {
+            *expr = record;
+        }
+    }
 }
 
 /// DISTINCT values are aggregated in their order, as PostgreSQL sorts them to tell them apart.
@@ -314,9 +305,10 @@ fn unqualify_function(function: &mut ast::Function) {
     {
         function.name.0.remove(0);
     }
-    // Arrays start at 1 here.
-    if matches!(function.name.0.as_slice(), [ObjectNamePart::Identifier(i)] if fold(i) == "array_upper") {
-        function.name = ObjectName::from(Ident::new("array_length"));
+    if let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
+        && let Some(known) = other_name(&fold(name))
+    {
+        function.name = ObjectName::from(Ident::new(known));
     }
     if matches!(function.args, FunctionArguments::None) {
         function.args = FunctionArguments::List(ast::FunctionArgumentList {
@@ -325,6 +317,17 @@ fn unqualify_function(function: &mut ast::Function) {
             clauses: Vec::new(),
         });
     }
+}
+
+/// What DataFusion calls a function of PostgreSQL, where its function of that name is another.
+fn other_name(function: &str) -> Option<&'static str> {
+    Some(match function {
+        // Arrays start at 1 here.
+        "array_upper" => "array_length",
+        "array_remove" => "array_remove_all",
+        "array_replace" => "array_replace_all",
+        _ => return None,
+    })
 }
 
 /// The operator of `OPERATOR(pg_catalog.~)`.
@@ -358,6 +361,9 @@ fn plain_operator(symbol: &str) -> Option<BinaryOperator> {
 fn interval_text(interval: &ast::Interval) -> Option<String> {
     let Expr::Value(value) = interval.value.as_ref() else { return None };
     let Value::SingleQuotedString(text) = &value.value else { return None };
+    if let Some(text) = clock_text(text.trim(), interval) {
+        return Some(text);
+    }
     let unit = match (&interval.last_field, &interval.leading_field) {
         (Some(unit), _) | (None, Some(unit)) => unit,
         (None, None) => return Some(text.clone()),
@@ -368,14 +374,43 @@ fn interval_text(interval: &ast::Interval) -> Option<String> {
     }
 }
 
-fn cast_to_interval(text: String) -> Expr {
-    Expr::Cast {
-        kind: ast::CastKind::Cast,
-        expr: Box::new(Expr::Value(Value::SingleQuotedString(text).with_empty_span())),
-        data_type: ast::DataType::Interval { fields: None, precision: None },
-        array: false,
-        format: None,
+/// `'1 2' DAY TO HOUR` and `'3:04' MINUTE TO SECOND`, where the fields say what the numbers are.
+fn clock_text(text: &str, interval: &ast::Interval) -> Option<String> {
+    use ast::DateTimeField::{Day, Hour, Minute, Second};
+    match (&interval.leading_field, &interval.last_field) {
+        (Some(Day), Some(Hour)) => {
+            let (days, hours) = text.split_once(' ')?;
+            let numbers = days.parse::<f64>().is_ok() && hours.parse::<f64>().is_ok();
+            numbers.then(|| format!("{days} days {hours} hours"))
+        }
+        (Some(Minute), Some(Second)) if text.matches(':').count() == 1 && !text.starts_with('-') => {
+            Some(format!("00:{text}"))
+        }
+        _ => None,
     }
+}
+
+/// Whether a number with an exponent has more digits than numeric holds. It is a double precision
+/// then.
+fn beyond_numeric(number: &str) -> bool {
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return false };
+    let Ok(exponent) = exponent.parse::<i64>() else { return false };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (whole, fraction) = (whole.len() as i64, fraction.len() as i64);
+    let digits =
+        whole.saturating_add(exponent).max(0).saturating_add(fraction.saturating_sub(exponent).max(0));
+    digits > i64::from(numeric::PRECISION)
+}
+
+/// `CAST('text' AS type)`.
+fn typed_literal(text: String, data_type: ast::DataType) -> Expr {
+    let literal = Expr::Value(Value::SingleQuotedString(text).with_empty_span());
+    cast_to(literal, data_type)
+}
+
+/// `CAST(expr AS type)`.
+pub(super) fn cast_to(expr: Expr, data_type: ast::DataType) -> Expr {
+    Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// The n of `varchar(n)` and `char(n)`.

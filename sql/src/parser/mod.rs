@@ -25,6 +25,7 @@ pub(crate) use text::Text;
 use crate::error::SqlError;
 use cursor::{Cursor, DIALECT, Fault, Parse, is_word};
 use sqlparser::ast;
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use statement::{Parsed, Statement};
 use text::{rebase, span_of};
@@ -75,7 +76,36 @@ fn tokens_of(sql: &str, text: &Text<'_>) -> Result<Vec<TokenWithSpan>, SqlError>
     })?;
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
     depth::check(&tokens)?;
-    Ok(without_table(tokens))
+    Ok(plain_forms(without_table(tokens)))
+}
+
+/// `a ISNULL` as `a IS NULL`, and `trim(LEADING FROM a)` with the space that is trimmed.
+fn plain_forms(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let needed = |t: &TokenWithSpan| is_word(&t.token, "ISNULL") || is_word(&t.token, "TRIM");
+    if !tokens.iter().any(needed) {
+        return tokens;
+    }
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 1);
+    for (i, token) in tokens.iter().enumerate() {
+        let operand = out.last().is_some_and(|t| match &t.token {
+            Token::Word(w) => w.quote_style.is_some() || w.keyword == Keyword::NoKeyword,
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket => true,
+            _ => false,
+        });
+        let word = |text: &str| TokenWithSpan { token: Token::make_word(text, None), span: token.span };
+        if operand && is_word(&token.token, "ISNULL") {
+            out.extend([word("IS"), word("NULL")]);
+            continue;
+        }
+        out.push(token.clone());
+        let side = ["BOTH", "LEADING", "TRAILING"].iter().any(|w| is_word(&token.token, w));
+        let of_trim = i >= 2 && tokens[i - 1].token == Token::LParen && is_word(&tokens[i - 2].token, "TRIM");
+        if side && of_trim && tokens.get(i + 1).is_some_and(|t| is_word(&t.token, "FROM")) {
+            let space = Token::SingleQuotedString(" ".to_owned());
+            out.push(TokenWithSpan { token: space, span: token.span });
+        }
+    }
+    out
 }
 
 /// `TUMBLE(TABLE t, …)`, as the standard writes a table argument, without the word TABLE.

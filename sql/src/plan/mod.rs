@@ -7,6 +7,7 @@
 //! node numbers, which is how a restart finds the state of its operators again.
 
 mod aggregate;
+pub(crate) mod decorrelate;
 pub mod derive;
 pub mod explain;
 mod exprs;

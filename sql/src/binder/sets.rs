@@ -1,0 +1,346 @@
+//! Functions that give rows, in FROM and among the items of a SELECT: `unnest` of lists.
+//!
+//! ```text
+//!   FROM generate_series(1, 3) g          UNNEST(generate_series(1, 3)) g (g)
+//!   FROM jsonb_each(j) e                  UNNEST(jsonb_object_keys(j), …values(j)) e (key, value)
+//!   FROM unnest(a) WITH ORDINALITY u      UNNEST(a, 1 … length of a) u (u, ordinality)
+//!   SELECT jsonb_array_elements(j)        SELECT unnest(jsonb_array_elements(j))
+//! ```
+
+use super::rewrite::{call, cast_to};
+use crate::functions::{json_rows, regexp};
+use crate::parser::fold;
+use sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Query, Select,
+    TableFactor, Value, VisitMut, VisitorMut,
+};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// The lists that a function's rows are the elements of, and the names of their columns where the
+/// function gives them.
+struct Lists {
+    exprs: Vec<Expr>,
+    columns: &'static [&'static str],
+}
+
+fn lists_of(function: &str, args: Vec<Expr>) -> Option<Lists> {
+    let one = |name: &str, args, columns| Some(Lists { exprs: vec![call(name, args)], columns });
+    let each = |values: &str, args: Vec<Expr>| {
+        let exprs = vec![call("jsonb_object_keys", args.clone()), call(values, args)];
+        Some(Lists { exprs, columns: &["key", "value"] })
+    };
+    match function {
+        "unnest" => Some(Lists { exprs: args, columns: &[] }),
+        "generate_series" => one("generate_series", series_of_times(args), &[]),
+        "jsonb_array_elements" | "json_array_elements" => one("jsonb_array_elements", args, &["value"]),
+        "jsonb_array_elements_text" | "json_array_elements_text" => {
+            one("jsonb_array_elements_text", args, &["value"])
+        }
+        "jsonb_object_keys" | "json_object_keys" => one("jsonb_object_keys", args, &[]),
+        "jsonb_each" | "json_each" => each(json_rows::EACH_VALUES, args),
+        "jsonb_each_text" | "json_each_text" => each(json_rows::EACH_TEXTS, args),
+        "regexp_split_to_table" => one("regexp_split_to_array", args, &[]),
+        "regexp_matches" => one(regexp::REGEXP_MATCHES, args, &[]),
+        "_pg_expandarray" => one("_pg_expandarray", args, &[]),
+        "string_to_table" => one("string_to_array", args, &[]),
+        "generate_subscripts" => match args.as_slice() {
+            [_, _] => {
+                let last = call("array_length", args);
+                one("generate_series", vec![number("1"), last], &[])
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The arguments of a series of times with their types: the step an interval, dates as timestamps with
+/// time zone, and a quoted bound like the other one.
+fn series_of_times(mut args: Vec<Expr>) -> Vec<Expr> {
+    use ast::DataType::{Date, Interval, Timestamp};
+    let type_of = |expr: &Expr| match expr {
+        Expr::Cast { data_type, .. } => Some(data_type.clone()),
+        Expr::TypedString(typed) => Some(typed.data_type.clone()),
+        Expr::Interval(_) => Some(Interval { fields: None, precision: None }),
+        _ => None,
+    };
+    let quoted = |expr: &Expr| match expr {
+        Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_)),
+        _ => false,
+    };
+    let [start, stop, step] = args.as_mut_slice() else { return args };
+    if !quoted(step) && !matches!(type_of(step), Some(Interval { .. })) {
+        return args;
+    }
+    let of_bounds = type_of(start).or_else(|| type_of(stop));
+    let zoned = Timestamp(None, ast::TimezoneInfo::WithTimeZone);
+    let wanted = match of_bounds {
+        Some(time @ Timestamp(..)) => Some(time),
+        Some(Date) => Some(zoned),
+        _ => None,
+    };
+    for bound in [start, stop] {
+        if let Some(wanted) = &wanted {
+            let given = std::mem::replace(bound, Expr::Value(Value::Null.with_empty_span()));
+            *bound = cast_to(given, wanted.clone());
+        }
+    }
+    if quoted(step) {
+        let given = std::mem::replace(step, Expr::Value(Value::Null.with_empty_span()));
+        *step = cast_to(given, Interval { fields: None, precision: None });
+    }
+    args
+}
+
+fn number(text: &str) -> Expr {
+    Expr::Value(Value::Number(text.to_owned(), false).with_empty_span())
+}
+
+/// The arguments of a call, if they are all plain expressions.
+fn arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
+    let plain = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    args.iter().map(plain).collect()
+}
+
+/// A function in FROM as an UNNEST.
+pub(super) fn rewrite_factor(factor: &mut TableFactor) {
+    let changed = match factor {
+        TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
+            let Some(ObjectNamePart::Identifier(ident)) = name.0.last() else { return };
+            let function = fold(ident);
+            let lists = arguments(&args.args).and_then(|args| lists_of(&function, args));
+            lists.map(|lists| unnest(&function, lists, alias.take(), *with_ordinality))
+        }
+        TableFactor::Function { lateral: true, name, args, alias, with_ordinality } => {
+            let Some(ObjectNamePart::Identifier(ident)) = name.0.last() else { return };
+            let function = fold(ident);
+            let lists = arguments(args).and_then(|args| lists_of(&function, args));
+            lists.map(|lists| unnest(&function, lists, alias.take(), *with_ordinality))
+        }
+        TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. }
+            if *with_ordinality || alias.as_ref().is_none_or(|alias| alias.columns.is_empty()) =>
+        {
+            let lists = Lists { exprs: std::mem::take(array_exprs), columns: &[] };
+            Some(unnest("unnest", lists, alias.take(), *with_ordinality))
+        }
+        _ => None,
+    };
+    if let Some(changed) = changed.or_else(|| scalar_relation(factor)) {
+        *factor = changed;
+    }
+}
+
+/// A function in FROM that gives one value: `FROM abs(-5) AS a`.
+fn scalar_relation(factor: &mut TableFactor) -> Option<TableFactor> {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor else {
+        return None;
+    };
+    let ObjectNamePart::Identifier(ident) = name.0.last()? else { return None };
+    let function = fold(ident);
+    if matches!(function.as_str(), "tumble" | "hop" | "session" | "table") || name.0.len() > 2 {
+        return None;
+    }
+    let value = call(&function, arguments(&args.args)?);
+    let alias = alias.take().unwrap_or_else(|| table_alias(&function));
+    let column = alias.columns.first().map_or_else(|| alias.name.clone(), |column| column.name.clone());
+    let mut subquery = crate::parser::parse_query("SELECT 1").ok()?;
+    if let ast::SetExpr::Select(select) = subquery.body.as_mut() {
+        select.projection = vec![ast::SelectItem::ExprWithAlias { expr: value, alias: column }];
+    }
+    Some(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
+}
+
+fn unnest(
+    function: &str,
+    mut lists: Lists,
+    alias: Option<ast::TableAlias>,
+    with_ordinality: bool,
+) -> TableFactor {
+    let mut alias = alias.unwrap_or_else(|| table_alias(function));
+    let single = lists.exprs.len() == 1;
+    let defaults = lists.exprs.iter().enumerate().map(|(i, _)| match lists.columns.get(i) {
+        Some(name) => Some(Ident::new(*name)),
+        // The alias of a function names its column too.
+        None => single.then(|| alias.name.clone()),
+    });
+    let mut names: Vec<Option<Ident>> = defaults.collect();
+    if with_ordinality {
+        lists.exprs.push(ordinals(&lists.exprs));
+        names.push(Some(Ident::new("ordinality")));
+    }
+    let missing = names.into_iter().skip(alias.columns.len()).collect::<Option<Vec<Ident>>>();
+    for name in missing.into_iter().flatten() {
+        alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
+    }
+    TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: lists.exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    }
+}
+
+/// The numbers of the longest list's elements, as bigint.
+fn ordinals(lists: &[Expr]) -> Expr {
+    let length = |list: &Expr| call("cardinality", vec![list.clone()]);
+    let longest = match lists {
+        [one] => length(one),
+        many => call("greatest", many.iter().map(length).collect()),
+    };
+    let bigint = |expr| cast_to(expr, ast::DataType::BigInt(None));
+    call("generate_series", vec![bigint(number("1")), bigint(longest)])
+}
+
+fn table_alias(name: &str) -> ast::TableAlias {
+    ast::TableAlias { explicit: true, name: Ident::new(name), columns: Vec::new(), at: None }
+}
+
+/// Rewrites the functions in a SELECT's FROM and among its items. The alias of a function with a
+/// named column stands for that column: `jsonb_array_elements(j) e` for `e.value`.
+pub(super) fn rewrite_select(select: &mut Select) {
+    let (mut named, mut jsonb) = (HashMap::new(), HashMap::new());
+    for from in &mut select.from {
+        let joined = from.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in std::iter::once(&mut from.relation).chain(joined) {
+            rewrite_factor(factor);
+            if let TableFactor::UNNEST { alias: Some(alias), array_exprs, .. } = factor
+                && let [_] = array_exprs.as_slice()
+                && let [column] = alias.columns.as_slice()
+                && column.name != alias.name
+            {
+                named.insert(fold(&alias.name), column.name.clone());
+            }
+            if let TableFactor::UNNEST { alias: Some(alias), array_exprs, .. } = factor
+                && let Some(column) = jsonb_column(array_exprs).and_then(|at| alias.columns.get(at))
+            {
+                jsonb.insert(fold(&column.name), alias.name.clone());
+            }
+        }
+    }
+    if !named.is_empty() {
+        // Its break is never taken.
+        let _ = select.visit(&mut Renamer { named });
+    }
+    if !jsonb.is_empty() {
+        let mut types = JsonbColumns { columns: jsonb };
+        let _ = select.projection.visit(&mut types);
+        let _ = select.selection.visit(&mut types);
+        let _ = select.group_by.visit(&mut types);
+        let _ = select.having.visit(&mut types);
+    }
+    let _ = select.projection.visit(&mut ItemRows::default());
+}
+
+/// Which of the lists has elements that are jsonb.
+fn jsonb_column(lists: &[Expr]) -> Option<usize> {
+    let is_jsonb = |list: &Expr| {
+        let Expr::Function(function) = list else { return false };
+        let name = function.name.to_string();
+        name == "jsonb_array_elements" || name == json_rows::EACH_VALUES
+    };
+    lists.iter().position(is_jsonb)
+}
+
+/// Gives the values out of jsonb their type: an element of a list has none of its own.
+struct JsonbColumns {
+    /// The table of each such column.
+    columns: HashMap<String, Ident>,
+}
+
+impl VisitorMut for JsonbColumns {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let is_jsonb = match &*expr {
+            Expr::Identifier(column) => self.columns.contains_key(&fold(column)),
+            Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                [table, column] => self.columns.get(&fold(column)).is_some_and(|t| fold(t) == fold(table)),
+                _ => false,
+            },
+            _ => false,
+        };
+        if is_jsonb {
+            let column = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
+            *expr = cast_to(column, ast::DataType::JSONB);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Names the column where only the table is named.
+struct Renamer {
+    named: HashMap<String, Ident>,
+}
+
+impl VisitorMut for Renamer {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(ident) = expr
+            && let Some(column) = self.named.get(&fold(ident))
+        {
+            *expr = Expr::CompoundIdentifier(vec![ident.clone(), column.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts `unnest` around the list that a function among the items is.
+#[derive(Default)]
+struct ItemRows {
+    subqueries: usize,
+    unnests: usize,
+}
+
+fn is_unnest(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    matches!(function.name.0.last(), Some(ObjectNamePart::Identifier(ident)) if fold(ident) == "unnest")
+}
+
+impl VisitorMut for ItemRows {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.subqueries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.subqueries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.unnests += usize::from(is_unnest(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.unnests -= usize::from(is_unnest(expr));
+        if self.subqueries > 0 || self.unnests > 0 {
+            return ControlFlow::Continue(());
+        }
+        let Expr::Function(function) = &*expr else { return ControlFlow::Continue(()) };
+        let (Some(ObjectNamePart::Identifier(ident)), FunctionArguments::List(list)) =
+            (function.name.0.last(), &function.args)
+        else {
+            return ControlFlow::Continue(());
+        };
+        let name = fold(ident);
+        let lists = arguments(&list.args).and_then(|args| lists_of(&name, args));
+        if name != "unnest"
+            && let Some(mut lists) = lists.filter(|lists| lists.exprs.len() == 1)
+            && let Some(list) = lists.exprs.pop()
+        {
+            let jsonb = jsonb_column(std::slice::from_ref(&list)).is_some();
+            let rows = call("unnest", vec![list]);
+            *expr = if jsonb { cast_to(rows, ast::DataType::JSONB) } else { rows };
+        }
+        ControlFlow::Continue(())
+    }
+}
