@@ -125,6 +125,8 @@ impl Connection {
                 if let Err(error) = self.extended(message).await? {
                     self.fail(&error)?;
                     self.skipping = true;
+                    // A client may wait for it with a Flush, which is skipped, before it sends Sync.
+                    return self.writer.flush().await;
                 }
                 self.writer.flush_if_full().await
             }
@@ -144,7 +146,7 @@ impl Connection {
             b'B' | b'C' | b'D' | b'E' | b'H' | b'P' => {
                 self.skipping = true;
                 self.fail(&bad.error)?;
-                self.writer.flush_if_full().await
+                self.writer.flush().await
             }
             // Of a COPY that is over.
             _ => Ok(()),

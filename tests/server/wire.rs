@@ -29,26 +29,29 @@ impl Raw {
         self
     }
 
-    /// The kinds of answers up to ReadyForQuery or the end; of an error, its SQLSTATE.
+    /// The kind of the next answer; of an error, its SQLSTATE. None at the end.
+    fn answer(&mut self) -> Option<String> {
+        let mut head = [0; 5];
+        self.0.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4;
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).expect("a whole message");
+        if head[0] != b'E' {
+            return Some((head[0] as char).to_string());
+        }
+        let state = body.split(|b| *b == 0).find(|field| field.first() == Some(&b'C'));
+        Some(String::from_utf8_lossy(&state.expect("a SQLSTATE")[1..]).into_owned())
+    }
+
+    /// The answers up to ReadyForQuery or the end.
     fn answers(&mut self) -> String {
-        let mut told = String::new();
+        let mut told = Vec::new();
         loop {
-            let mut head = [0; 5];
-            if self.0.read_exact(&mut head).is_err() {
-                return told + "end";
-            }
-            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4;
-            let mut body = vec![0; length];
-            self.0.read_exact(&mut body).expect("a whole message");
-            if head[0] == b'E' {
-                let state = body.split(|b| *b == 0).find(|field| field.first() == Some(&b'C'));
-                told += &String::from_utf8_lossy(&state.expect("a SQLSTATE")[1..]);
-            } else {
-                told.push(head[0] as char);
-            }
-            told.push(' ');
-            if head[0] == b'Z' {
-                return told.trim().to_owned();
+            let answer = self.answer().unwrap_or_else(|| "end".to_owned());
+            let last = answer == "Z" || answer == "end";
+            told.push(answer);
+            if last {
+                return told.join(" ");
             }
         }
     }
@@ -74,6 +77,10 @@ async fn a_wrong_message_is_an_error_and_the_session_lives() {
     assert_eq!(raw.send(b'S', b"").answers(), "08P01 Z");
     raw.send(b'B', b"\0\0\0\x02\0\0\0\x01\0\x01\0\0\0\x01x\0\0");
     assert_eq!(raw.send(b'S', b"").answers(), "08P01 Z");
+    // The error comes though the client asks by Flush, and sends Sync only after it.
+    raw.send(b'P', b"\0SELECT nope\0\0\0").send(b'H', b"");
+    assert_eq!(raw.answer(), Some("42703".to_owned()));
+    assert_eq!(raw.send(b'S', b"").answers(), "Z");
     assert_eq!(raw.send(b'S', b"x").answers(), "08P01 Z");
     assert_eq!(raw.send(b'F', b"\0\0\0\x01\0\0\0\0\0\0").answers(), "0A000 Z");
     assert_eq!(raw.send(b'Q', b"SELECT $0\0").answers(), "42P02 Z");
