@@ -6,6 +6,7 @@
 mod age;
 pub mod aggregate;
 mod array;
+mod bounded;
 mod bucket;
 pub mod calendar;
 pub mod cast;
@@ -110,6 +111,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .map(scalar::Function::udf)
         .chain(clock::functions())
         .chain(retyped::functions())
+        .chain(bounded::functions())
         .chain(system::functions())
         .chain(json_build::builders())
         .collect();
