@@ -204,8 +204,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let dml_position = manifest.as_ref().map_or(0, |m| m.dml_position);
     // A checkpoint older than the last one may be all that is intact: it replays more.
     lasting.dml.rewind(dml_position).map_err(|e| JobError::io("read the DML log", &e))?;
-    let pool = RunPool::within(lasting.config.memory_limit);
-    let apply = ApplyHandle::start(Box::new(store), restored, dml_position, pool)
+    let apply = start_apply(lasting, store, restored, dml_position)
         .map_err(|e| JobError::io("start the state store", &e))?;
     let published = apply.published();
     let state: StateSource = {
@@ -239,8 +238,7 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     };
     let moved = ground.moved.clone();
     let running = Running::start(ground).map_err(|e| JobError::io("start the workers", &e))?;
-    let (_, dirty_waits) = Budget::new(lasting.config.memory_limit).dirty();
-    running.room().limit(dirty_waits, false);
+    running.room().limit(Budget::new(lasting.config.memory_limit).dirty().1, false);
     let fingerprints: super::storing::Fingerprints = Arc::default();
     let storing = Arc::new(Storing::new(running.tables_of()));
     let facts = manifest_facts(lasting, &fingerprints);
@@ -268,6 +266,15 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     crate::failpoint::hit("restart.before_jobs").map_err(|e| JobError::internal(e.to_string()))?;
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     Ok(Prepared { incarnation, first, filling, restored })
+}
+
+fn start_apply(
+    lasting: &Lasting,
+    store: RocksStore,
+    epoch: Epoch,
+    dml_position: u64,
+) -> std::io::Result<ApplyHandle> {
+    ApplyHandle::start(Box::new(store), epoch, dml_position, RunPool::within(lasting.config.memory_limit))
 }
 
 /// Opens the sinks' logs, and removes from them what nobody promised.

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   caller's runtime                     query threads (lower priority)
-//!   execute ── plan, resolve ───────────> physical plan ── batches ──┐
-//!   stream <── cancel? timeout? <──────── channel of two batches <───┘
+//!   execute ── resolve ─────────────────> physical plan ── batches ──┐
+//!      └── a lookup: plan, read ──┐                                  │
+//!   stream <── cancel? timeout? <─┴────── channel of two batches <───┘
 //! ```
 //! Dropping the stream ends the query.
 
@@ -87,9 +88,6 @@ impl Planners {
         plan: &LogicalPlan,
         memory_limit: usize,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
-        if let Some(rows) = self.lookups.execute(plan).await? {
-            return Ok(rows);
-        }
         let session = self.session(memory_limit)?;
         let physical = session.create_physical_plan(plan).await?;
         execute_stream(physical, session.task_ctx())
@@ -174,8 +172,14 @@ impl QueryEngine {
         let (sender, batches) = mpsc::channel(2);
         // A set, because dropping it aborts the task.
         let mut task = JoinSet::new();
-        let planners = Arc::clone(&self.planners);
-        task.spawn_on(run(planners, plan, memory_limit, schema_sender, sender), self.handle());
+        // What a key answers is not worth the way to the query threads.
+        match self.planners.lookups.execute(&plan).await? {
+            Some(rows) => task.spawn(send(rows, schema_sender, sender)),
+            None => {
+                let planners = Arc::clone(&self.planners);
+                task.spawn_on(run(planners, plan, memory_limit, schema_sender, sender), self.handle())
+            }
+        };
         let schema = match ending.or(schema).await? {
             Ok(schema) => schema?,
             Err(_) => return Err(panicked(task).await),
@@ -199,10 +203,18 @@ async fn run(
     schema: oneshot::Sender<Result<SchemaRef, ServeError>>,
     sender: mpsc::Sender<Result<RecordBatch, DataFusionError>>,
 ) {
-    let mut stream = match planners.start(&plan, memory_limit).await {
-        Ok(stream) => stream,
-        Err(error) => return drop(schema.send(Err(error.into()))),
-    };
+    match planners.start(&plan, memory_limit).await {
+        Ok(rows) => send(rows, schema, sender).await,
+        Err(error) => drop(schema.send(Err(error.into()))),
+    }
+}
+
+/// Sends rows as they come.
+async fn send(
+    mut stream: SendableRecordBatchStream,
+    schema: oneshot::Sender<Result<SchemaRef, ServeError>>,
+    sender: mpsc::Sender<Result<RecordBatch, DataFusionError>>,
+) {
     if schema.send(Ok(stream.schema())).is_err() {
         return;
     }

@@ -35,6 +35,8 @@ const BLOOM_PREFIX: usize = 14;
 const BATCH_ENTRIES: usize = 4096;
 /// From this many writes on, an SST of their own is cheaper than the memtable.
 const INGEST_ENTRIES: usize = 32_768;
+/// Entries that are looked at together before they are written to an SST.
+const FETCHED_AT_ONCE: usize = 32;
 const BLOCK_BYTES: usize = 16 << 10;
 const MEMTABLE_BYTES: usize = 32 << 20;
 
@@ -240,13 +242,22 @@ fn entry<'a>(runs: &[&'a WriteRun], (_, run, index): &Place) -> Entry<'a> {
     runs[*run as usize].get(*index as usize)
 }
 
+/// The entries of some places, in their order. They lie anywhere, and nothing here waits for one of
+/// them, so that the processor fetches several at once.
+fn entries<'a>(runs: &[&'a WriteRun], places: &[Place]) -> Vec<Entry<'a>> {
+    let entries: Vec<Entry<'a>> = places.iter().map(|place| entry(runs, place)).collect();
+    let touched = entries.iter().fold(0u8, |sum, (_, key, _)| sum ^ key.last().copied().unwrap_or_default());
+    std::hint::black_box(touched);
+    entries
+}
+
 /// Writes the entries of a table in `order`: the last of a key, or the sum of its counts.
 fn write_sorted(
     runs: &[&WriteRun],
     order: &[Place],
     writer: &mut SstFileWriter<'_>,
 ) -> Result<(), StateError> {
-    let mut rest = order.iter().map(|place| entry(runs, place)).peekable();
+    let mut rest = order.chunks(FETCHED_AT_ONCE).flat_map(|places| entries(runs, places)).peekable();
     while let Some((mut op, key, mut value)) = rest.next() {
         let mut sum = None;
         while let Some((next_op, _, next_value)) = rest.next_if(|(_, next, _)| *next == key) {
