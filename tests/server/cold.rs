@@ -103,7 +103,7 @@ async fn without_memory_everything_is_read_through_and_right() {
 /// `memory.limit`, and what the kernel lets the process have: a byte more, and it aborts. The kernel
 /// counts all that may be written to, touched or not: of an idle process some 380 MB, mostly stacks.
 const LIMIT_MB: usize = 64;
-const HARD_MB: usize = 640;
+const HARD_MB: usize = 1024;
 /// Groups, and bytes of text that each keeps twice: in the view and in its aggregate's own state.
 const GROUPS: usize = 80_000;
 const TEXT: usize = 4000;
