@@ -19,7 +19,7 @@ pub enum ThreadKind {
 }
 
 impl ThreadKind {
-    /// How much less willing the system is to run it than the dataflow, and the slice that it asks for.
+    /// The least niceness that it has, and the slice that it asks for.
     fn wish(self) -> (i32, Duration) {
         match self {
             ThreadKind::Client => (0, Duration::from_micros(100)),
@@ -32,13 +32,14 @@ impl ThreadKind {
     /// Makes the calling thread one of this kind. What the system refuses it goes without.
     pub fn apply(self) {
         let (niceness, slice) = self.wish();
-        // SAFETY: the structure is plain numbers, of the size that it says; the call reads it only.
+        // SAFETY: the structure is plain numbers, of the size that it says; the calls read only.
         #[allow(unsafe_code)]
         unsafe {
             let mut wish: libc::sched_attr = std::mem::zeroed();
             wish.size = size_of::<libc::sched_attr>() as u32;
             wish.sched_policy = libc::SCHED_OTHER as u32;
-            wish.sched_nice = niceness;
+            // A process that was started nicer stays so.
+            wish.sched_nice = libc::getpriority(libc::PRIO_PROCESS, 0).max(niceness);
             wish.sched_runtime = slice.as_nanos() as u64;
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0);
         }
