@@ -29,6 +29,7 @@ pub mod names;
 mod natural;
 pub mod optimize;
 mod options;
+mod own_exprs;
 mod places;
 mod predicates;
 mod query;

@@ -10,39 +10,14 @@
 //! In WHERE a subquery is a join, where NULL is as good as false, and stays what it is.
 
 use super::column_name::MARK;
+use super::own_exprs;
 use crate::parser::parse_query;
-use sqlparser::ast::{
-    self, BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
-};
+use sqlparser::ast::{self, BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor};
 use std::ops::ControlFlow;
 
 /// Rewrites the values of a SELECT: its items.
 pub(super) fn rewrite_items(select: &mut Select) {
-    // Its break is never taken.
-    let _ = select.projection.visit(&mut Values { subqueries: 0 });
-}
-
-struct Values {
-    subqueries: usize,
-}
-
-impl VisitorMut for Values {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.subqueries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.subqueries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.subqueries > 0 {
-            return ControlFlow::Continue(());
-        }
+    own_exprs::leaves_first(&mut select.projection, |expr| {
         let changed = match &*expr {
             Expr::Exists { subquery, negated } => exists(subquery, *negated),
             Expr::InSubquery { expr, subquery, negated } => is_in(expr, subquery, *negated),
@@ -51,8 +26,7 @@ impl VisitorMut for Values {
         if let Some(changed) = changed {
             *expr = Expr::Nested(Box::new(changed));
         }
-        ControlFlow::Continue(())
-    }
+    });
 }
 
 fn template(sql: &str) -> Option<Expr> {

@@ -12,6 +12,7 @@
 //! columns it stands for. [`without_marks`] takes those joins away.
 
 use super::column_name::MARK;
+use super::own_exprs;
 use crate::error::SqlError;
 use crate::functions::error::external;
 use crate::functions::type_name;
@@ -25,9 +26,8 @@ use datafusion_expr::type_coercion::binary::comparison_coercion;
 use datafusion_expr::{
     EmptyRelation, Expr, Join, JoinConstraint, LogicalPlan, LogicalPlanBuilder, Projection,
 };
-use sqlparser::ast::{self, Ident, TableFactor, TableWithJoins, VisitMut, VisitorMut};
+use sqlparser::ast::{self, Ident, TableFactor, TableWithJoins};
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use weir_catalog::SqlState;
 
@@ -89,11 +89,9 @@ pub(super) fn nest_all(select: &mut ast::Select, merges: &mut usize) {
     if tables.is_empty() {
         return;
     }
-    let mut qualifier = Qualifier { tables, depth: 0 };
-    // Its break is never taken.
-    let _ = select.selection.visit(&mut qualifier);
+    own_exprs::leaves_first(&mut select.selection, |expr| qualify(expr, &tables));
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-        let _ = join.join_operator.visit(&mut qualifier);
+        own_exprs::leaves_first(&mut join.join_operator, |expr| qualify(expr, &tables));
     }
 }
 
@@ -159,10 +157,9 @@ pub(super) fn qualify_grouped(select: &mut ast::Select) {
     if tables.is_empty() {
         return;
     }
-    let mut qualifier = Qualifier { tables, depth: 0 };
-    let _ = select.projection.visit(&mut qualifier);
-    let _ = select.group_by.visit(&mut qualifier);
-    let _ = select.having.visit(&mut qualifier);
+    own_exprs::leaves_first(&mut select.projection, |expr| qualify(expr, &tables));
+    own_exprs::leaves_first(&mut select.group_by, |expr| qualify(expr, &tables));
+    own_exprs::leaves_first(&mut select.having, |expr| qualify(expr, &tables));
 }
 
 /// The table that each merged column is a column of.
@@ -189,33 +186,12 @@ fn left_tables(from: &TableWithJoins, mut tables: HashMap<String, Ident>) -> Has
     tables
 }
 
-/// Qualifies the names of merged columns, outside of subqueries.
-struct Qualifier {
-    tables: HashMap<String, Ident>,
-    depth: usize,
-}
-
-impl VisitorMut for Qualifier {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
-        if let ast::Expr::Identifier(ident) = expr
-            && self.depth == 0
-            && let Some(table) = self.tables.get(&fold(ident))
-        {
-            *expr = ast::Expr::CompoundIdentifier(vec![table.clone(), ident.clone()]);
-        }
-        ControlFlow::Continue(())
+/// Qualifies the name of a merged column.
+fn qualify(expr: &mut ast::Expr, tables: &HashMap<String, Ident>) {
+    if let ast::Expr::Identifier(ident) = expr
+        && let Some(table) = tables.get(&fold(ident))
+    {
+        *expr = ast::Expr::CompoundIdentifier(vec![table.clone(), ident.clone()]);
     }
 }
 

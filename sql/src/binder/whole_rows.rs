@@ -5,15 +5,15 @@
 
 use super::BindContext;
 use super::column_name::item_names;
+use super::own_exprs;
 use super::rewrite::call;
 use crate::functions::json_build;
 use crate::parser::{fold, name_of};
 use sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem,
-    TableFactor, Value, VisitMut, VisitorMut,
+    TableFactor, Value,
 };
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 
 /// Replaces whole rows in a SELECT's expressions.
 pub(super) fn rewrite_select(select: &mut Select, context: &BindContext) {
@@ -38,11 +38,10 @@ pub(super) fn rewrite_select(select: &mut Select, context: &BindContext) {
             *item = SelectItem::ExprWithAlias { expr: Expr::Identifier(table.clone()), alias: table.clone() };
         }
     }
-    let mut rows = WholeRows { tables, subqueries: 0 };
-    // Its break is never taken.
-    let _ = select.projection.visit(&mut rows);
-    let _ = select.selection.visit(&mut rows);
-    let _ = select.having.visit(&mut rows);
+    let rows = WholeRows { tables };
+    own_exprs::leaves_first(&mut select.projection, |expr| rows.rewrite(expr));
+    own_exprs::leaves_first(&mut select.selection, |expr| rows.rewrite(expr));
+    own_exprs::leaves_first(&mut select.having, |expr| rows.rewrite(expr));
 }
 
 /// A relation's name and its columns', if they are known.
@@ -90,7 +89,6 @@ fn query_columns(query: &Query) -> Option<Vec<String>> {
 
 struct WholeRows {
     tables: HashMap<String, Vec<String>>,
-    subqueries: usize,
 }
 
 impl WholeRows {
@@ -104,25 +102,9 @@ impl WholeRows {
         });
         Some(call(json_build::RECORD, members.collect()))
     }
-}
 
-impl VisitorMut for WholeRows {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.subqueries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.subqueries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.subqueries > 0 {
-            return ControlFlow::Continue(());
-        }
+    /// Puts the record in the place of the table's name, or of all its columns as an argument.
+    fn rewrite(&self, expr: &mut Expr) {
         match expr {
             Expr::Identifier(table) => {
                 if let Some(record) = self.record(table) {
@@ -130,9 +112,7 @@ impl VisitorMut for WholeRows {
                 }
             }
             Expr::Function(function) => {
-                let FunctionArguments::List(list) = &mut function.args else {
-                    return ControlFlow::Continue(());
-                };
+                let FunctionArguments::List(list) = &mut function.args else { return };
                 for arg in &mut list.args {
                     if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) = arg
                         && let [ast::ObjectNamePart::Identifier(table)] = name.0.as_slice()
@@ -144,6 +124,5 @@ impl VisitorMut for WholeRows {
             }
             _ => {}
         }
-        ControlFlow::Continue(())
     }
 }
