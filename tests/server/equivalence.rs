@@ -184,11 +184,6 @@ impl Draw {
                 let (first, order) = (columns[0], self.order(&columns));
                 format!("SELECT DISTINCT ON ({first}) {} {from} ORDER BY {order}", named(&columns))
             }
-            // Known to be wrong after a restart, see README.md: NOT IN below GROUPING SETS.
-            7 if from.contains("NOT IN") => {
-                let columns = self.columns_of(&columns, n);
-                format!("SELECT {} {from}", named(&columns))
-            }
             7 => {
                 let columns = self.columns_of(&columns, 2);
                 let sets = self.grouping_sets(&columns);

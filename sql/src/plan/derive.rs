@@ -46,7 +46,11 @@ pub fn properties(op: &PlanOp, inputs: &[PlanNode], schema: &SchemaRef) -> Prope
             append_only: inputs[0].properties.append_only,
             key: None,
             watermarks: Vec::new(),
-            distribution: Distribution::Any,
+            // Rows change their columns, not their place.
+            distribution: match inputs[0].properties.distribution {
+                Distribution::Single => Distribution::Single,
+                Distribution::Hash(_) | Distribution::Any => Distribution::Any,
+            },
         },
         PlanOp::Union => of_union(inputs),
         PlanOp::Aggregate { group, calls } => of_aggregate(group, calls.is_empty(), &inputs[0].properties),

@@ -12,7 +12,7 @@ fn visit<'a>(node: &'a PlanNode, each: &mut dyn FnMut(&'a PlanNode)) {
     }
 }
 
-const QUERIES: [&str; 12] = [
+const QUERIES: [&str; 16] = [
     "select count(*) from bid",
     "select v, count(*) from t group by v",
     "select t.id, u.id as uid, w from t full join u on t.id = u.t_id",
@@ -25,6 +25,10 @@ const QUERIES: [&str; 12] = [
     "select v, count(*) from (select t.v, u.w from t join u on t.id = u.t_id) x group by v",
     "select id from t where id in (select t_id from u) or v > 3",
     "select distinct s from t union select b from log",
+    "select id, v, count(*) from t where id not in (select t_id from u) group by rollup (id, v)",
+    "select s, count(*) from (select * from t order by v limit 3) x group by cube (s)",
+    "select t.id, count(*) from t full join u on true group by grouping sets ((t.id), ())",
+    "select id from t where v > 3 and id not in (select t_id from u) union all select id from u",
 ];
 
 #[test]
@@ -53,6 +57,20 @@ fn stateful_operators_get_their_rows_where_their_state_is() {
                 }
                 _ => {}
             }
+        });
+    }
+}
+
+/// Between two exchanges all is run by one actor, or all by many: which, is asked of the uppermost.
+#[test]
+fn what_stands_above_a_single_operator_is_single() {
+    let single = |node: &PlanNode| node.properties.distribution == Distribution::Single;
+    for sql in QUERIES {
+        let plan = stream(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        visit(&plan.root, &mut |node| {
+            let moved = matches!(node.op, PlanOp::Exchange { .. });
+            let below = node.inputs.iter().any(|input| single(input));
+            assert!(moved || !below || single(node), "{sql}: {:?} spreads what one actor has", node.op);
         });
     }
 }
