@@ -4,9 +4,10 @@
 //!   key     vnode │ 0x01 │ time │ …            NULL is 0x02, and stays
 //!   range   vnode │ 0x01 ..= vnode │ 0x01 │ watermark (not included)
 //! ```
+//! What an epoch writes below the watermark that it ends with is not written at all: [`Removed`].
 
 use super::key::KeyCodec;
-use super::store::WriteRun;
+use super::store::{WriteOp, WriteRun};
 use crate::stream::Vnode;
 use arrow::array::{ArrayRef, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit};
@@ -32,6 +33,38 @@ pub fn delete_below(run: &mut WriteRun, vnodes: impl Iterator<Item = Vnode>, bel
     for vnode in vnodes {
         let upper: Vec<u8> = std::iter::once(vnode.0).chain(bound.iter().copied()).collect();
         run.delete_range(&upper[..2], &upper);
+    }
+}
+
+/// The ranges that an epoch removes from a table, after all its other writes. Of what it writes within
+/// them nothing is left, so it need not be written.
+pub struct Removed<'a> {
+    /// By vnode: a range of full keys within it. Of several one, for leaving out is only a saving.
+    ranges: Vec<Option<(&'a [u8], &'a [u8])>>,
+}
+
+/// Where the vnode is in a full key.
+const VNODE: usize = 4;
+
+impl<'a> Removed<'a> {
+    /// The ranges among the writes of `runs`, all of one table.
+    pub fn of(runs: &[&'a WriteRun]) -> Self {
+        let mut ranges = Vec::new();
+        let writes = runs.iter().flat_map(|run| run.iter());
+        for (_, lower, upper) in writes.filter(|(op, ..)| *op == WriteOp::DeleteRange) {
+            if lower.len() > VNODE && lower.get(..=VNODE) == upper.get(..=VNODE) {
+                ranges.resize(usize::from(u8::MAX) + 1, None);
+                ranges[usize::from(lower[VNODE])] = Some((lower, upper));
+            }
+        }
+        Self { ranges }
+    }
+
+    /// Whether a full key is within one of them.
+    pub fn has(&self, key: &[u8]) -> bool {
+        let vnode = key.get(VNODE).map(|vnode| usize::from(*vnode));
+        let range = vnode.and_then(|vnode| self.ranges.get(vnode)).copied().flatten();
+        range.is_some_and(|(lower, upper)| lower <= key && key < upper)
     }
 }
 

@@ -15,6 +15,7 @@
 //! [`BLOOM_PREFIX`] bytes: table, vnode and what fits a bigint key column.
 
 use super::StateError;
+use super::expire::Removed;
 use super::store::{StateRead, StateStore, Visit, VisitPrefix, WriteOp, WriteRun, is_absent, prefix_end};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
@@ -228,8 +229,10 @@ impl StateStore for RocksStore {
 /// cache.
 fn sort(runs: &[&WriteRun], order: &mut Vec<Place>) {
     order.clear();
+    let removed = Removed::of(runs);
     for (number, run) in runs.iter().enumerate() {
-        let entries = run.iter().enumerate().filter(|(_, (op, ..))| *op != WriteOp::DeleteRange);
+        let stays = |op: WriteOp, key: &[u8]| op != WriteOp::DeleteRange && !removed.has(key);
+        let entries = run.iter().enumerate().filter(|(_, (op, key, _))| stays(*op, key));
         order.extend(entries.map(|(index, (_, key, _))| (sort_prefix(key), number as u32, index as u32)));
     }
     order.sort_unstable_by(|a, b| {

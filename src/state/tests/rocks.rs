@@ -2,6 +2,7 @@
 
 use super::super::conformance;
 use super::*;
+use crate::state::store::full_key;
 
 fn memory() -> RocksMemory {
     RocksMemory::new(8 << 20, 8 << 20)
@@ -95,4 +96,36 @@ fn a_large_epoch_is_an_sst_of_its_own() {
     assert_eq!(store.property("rocksdb.num-entries-active-mem-table"), Some(0));
     assert_eq!(store.snapshot().get(&[0, 0, 0, 1, 5, 0, 0, 0]).unwrap(), Some(vec![1, 1]));
     assert!(!store.incoming.exists());
+}
+
+#[test]
+fn what_an_epoch_removes_at_its_end_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = RocksStore::create(dir.path(), &memory()).unwrap();
+    store.ingest_entries = 1;
+    let table = TableId(1);
+    let mut writes = WriteRun::new(table);
+    for vnode in [3u8, 4] {
+        for i in 0..100u8 {
+            writes.write(WriteOp::Put, &[vnode, i], &[i]);
+        }
+    }
+    let mut removed = WriteRun::new(table);
+    removed.delete_range(&[3, 10], &[3, 100]);
+    // A range over several vnodes is no reason to leave out anything, and removes all the same.
+    removed.delete_range(&[4, 50], &[5]);
+    store.apply_all(&[writes, removed]).unwrap();
+    let mut left = Vec::new();
+    let all = full_key(TableId(1), &[])..full_key(TableId(2), &[]);
+    store
+        .snapshot()
+        .scan(&all.start, &all.end, &mut |key, _| {
+            left.push((key[4], key[5]));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let expected: Vec<(u8, u8)> = (0..10).map(|i| (3, i)).chain((0..50).map(|i| (4, i))).collect();
+    assert_eq!(left, expected);
+    let entries = store.db.live_files().unwrap().iter().map(|file| file.num_entries).sum::<u64>();
+    assert_eq!(entries, 110, "what is removed was written");
 }
