@@ -82,6 +82,9 @@ pub struct Chain {
     filling: Vec<Filling>,
     /// By node: bytes of a row that it emitted last; 0: none yet.
     row_bytes: Vec<usize>,
+    /// By node: bytes that it made at once of each row of the last change that it took; none: it took
+    /// none yet.
+    made_bytes: Vec<Option<usize>>,
     /// By node: which barrier takes away what changes leave behind.
     held_until: Vec<Option<BarrierKind>>,
     /// Bytes that are held until any barrier, until a checkpoint, and of both what was not told of.
@@ -108,7 +111,7 @@ impl Chain {
             assert!(ordered, "children come before their parent, the root is last");
         }
         let filling = nodes.iter().map(|_| Filling::default()).collect();
-        let row_bytes = vec![0; nodes.len()];
+        let (row_bytes, made_bytes) = (vec![0; nodes.len()], vec![None; nodes.len()]);
         let held_until = nodes.iter().map(|node| node.operator.held_until()).collect();
         let (stack, output) = (Vec::new(), Output::default());
         Self {
@@ -119,6 +122,7 @@ impl Chain {
             state,
             filling,
             row_bytes,
+            made_bytes,
             held_until,
             until_tick: 0,
             until_checkpoint: 0,
@@ -231,7 +235,10 @@ impl Chain {
                 let batch = self.piece(node, port, batch);
                 self.count(node, &batch);
                 self.fetch_cold(node, port, &batch)?;
-                (node, self.nodes[node].operator.on_change(port, batch, &mut self.output)?)
+                let rows = batch.num_rows();
+                let progress = self.nodes[node].operator.on_change(port, batch, &mut self.output)?;
+                self.made_bytes[node] = Some(self.output.bytes().div_ceil(rows.max(1)));
+                (node, progress)
             }
             Step::Watermark(node, port, watermark) => {
                 (node, self.nodes[node].operator.on_watermark(port, watermark, &mut self.output)?)
@@ -253,12 +260,12 @@ impl Chain {
         Ok(Effect::None)
     }
 
-    /// As much of `batch` as `node` makes no more than one output of, if its rows are as long as
-    /// those that it emitted last; the rest becomes a step.
+    /// As much of `batch` as `node` makes no more than one output of, if it makes as much of a row as
+    /// it did of those before; the rest becomes a step.
     fn piece(&mut self, node: usize, port: usize, batch: ChangeBatch) -> ChangeBatch {
-        let rows = match self.row_bytes[node] {
-            0 => FIRST_ROWS,
-            bytes => (OUTPUT_BYTES_MAX / bytes).max(1),
+        let rows = match self.made_bytes[node] {
+            None => FIRST_ROWS,
+            Some(bytes) => OUTPUT_BYTES_MAX.checked_div(bytes).map_or(usize::MAX, |rows| rows.max(1)),
         };
         if rows >= batch.num_rows() {
             return batch;

@@ -105,6 +105,11 @@ impl Output {
         self.row_bytes
     }
 
+    /// Bytes emitted so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether nothing was emitted.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

@@ -84,3 +84,53 @@ fn what_is_held_is_told_once_and_taken_away_by_its_barrier() {
     assert_eq!(chain.take_sealed(BarrierKind::Checkpoint), bytes);
     assert_eq!(chain.take_sealed(BarrierKind::Checkpoint), 0);
 }
+
+/// Keeps the lengths of the changes that it takes, and says a long row at every barrier.
+struct Gather(Arc<std::sync::Mutex<Vec<usize>>>);
+
+impl Operator for Gather {
+    fn name(&self) -> &'static str {
+        "gather"
+    }
+
+    fn on_change(
+        &mut self,
+        _: usize,
+        batch: ChangeBatch,
+        _: &mut Output,
+    ) -> Result<Progress, OperatorError> {
+        self.0.lock().expect("no panic").push(batch.num_rows());
+        Ok(Progress::Done)
+    }
+
+    fn on_barrier(&mut self, _: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
+        Spread.on_change(0, numbers(1), out)
+    }
+}
+
+#[test]
+fn long_rows_said_at_a_barrier_cut_no_change() {
+    let taken = Arc::default();
+    let nodes = vec![ChainNode { operator: Box::new(Gather(Arc::clone(&taken))), parent: None }];
+    let state = MemoryStore::new().snapshot();
+    let source: StateSource = Arc::new(move || (Epoch::ZERO, Arc::clone(&state)));
+    let mut chain = Chain::new(nodes, vec![(0, 0)], Vec::new(), VnodeSet::all(), source);
+    for epoch in 1..=3 {
+        chain.change(0, numbers(4096));
+        while chain.is_busy() {
+            chain.step().expect("no failure");
+        }
+        chain.barrier(&Arc::new(Barrier {
+            epoch: Epoch(epoch),
+            previous: Epoch(epoch - 1),
+            kind: BarrierKind::Tick,
+            dml_position: 0,
+            now_us: 0,
+            mutation: None,
+        }));
+        while chain.is_busy() {
+            chain.step().expect("no failure");
+        }
+    }
+    assert_eq!(*taken.lock().expect("no panic"), [FIRST_ROWS, 4096 - FIRST_ROWS, 4096, 4096]);
+}
