@@ -22,6 +22,8 @@ pub enum Kind {
     Bool,
     /// A time: `100ms`, `1s`, `10min`; without a unit, milliseconds.
     Duration,
+    /// A time, or `auto`: Weir chooses.
+    DurationOrAuto,
     /// A size: `64MB`, `1GB`; without a unit, bytes.
     Bytes,
     /// A size, or a share of what there is: `60%`.
@@ -93,8 +95,10 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("barrier.interval", Kind::Duration, "100ms", Scope::Database, "The time between ticks: how fresh results are."),
     setting("bytea_output", Kind::Choice(&["hex", "escape"]), "hex", Scope::Session, "The text form of bytea."),
     setting("checkpoint.interval", Kind::Duration, "1s", Scope::Database, "The time between checkpoints; 0: only on demand."),
+    setting("checkpoint.max_concurrent", Kind::Integer(1, 16), "1", Scope::Database, "How many checkpoints may be pending at once."),
     setting("checkpoint.max_retained", Kind::Integer(1, 1000), "3", Scope::Database, "How many completed checkpoints are kept."),
     setting("checkpoint.min_pause", Kind::Duration, "0", Scope::Database, "The least time from one checkpoint's end to the next one's start."),
+    setting("checkpoint.phase", Kind::DurationOrAuto, "auto", Scope::Database, "Where in the interval, by the clock, checkpoints are triggered; auto: databases of one machine are spread over it."),
     setting("checkpoint.timeout", Kind::Duration, "10min", Scope::Database, "The age at which a pending checkpoint is aborted."),
     setting("checkpoint.tolerable_failures", Kind::Integer(0, 1000), "3", Scope::Database, "Failed checkpoints in a row before the dataflow restarts."),
     setting("client_encoding", Kind::Choice(&["UTF8"]), "UTF8", Scope::Session, "The client's character encoding."),
@@ -158,6 +162,9 @@ fn nearest(name: &str) -> Option<&'static str> {
     (likeness(&best) <= 3).then_some(best.name)
 }
 
+/// What leaves a setting to Weir.
+const AUTO: &str = "auto";
+
 impl SettingSpec {
     /// Checks `value` and gives the spelling that SHOW prints.
     pub fn normalize(&self, value: &str) -> Result<String, ConfigError> {
@@ -178,12 +185,15 @@ impl SettingSpec {
             Kind::Bool => parse_bool(value)
                 .map(|b| if b { "on" } else { "off" }.to_owned())
                 .ok_or(ConfigError::NotBool { name: self.name }),
-            Kind::Duration => parse_duration(value).map(format_duration).ok_or_else(|| {
-                invalid(Some(
-                    "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\"."
-                        .into(),
-                ))
-            }),
+            Kind::DurationOrAuto if value.eq_ignore_ascii_case(AUTO) => Ok(AUTO.to_owned()),
+            Kind::Duration | Kind::DurationOrAuto => {
+                parse_duration(value).map(format_duration).ok_or_else(|| {
+                    invalid(Some(
+                        "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\"."
+                            .into(),
+                    ))
+                })
+            }
             Kind::Bytes => parse_bytes(value).map(format_bytes).ok_or_else(|| {
                 invalid(Some(
                     "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\" and \"TB\".".into(),
@@ -342,6 +352,10 @@ pub struct DatabaseConfig {
     pub checkpoint_timeout: Duration,
     /// `checkpoint.min_pause`
     pub checkpoint_min_pause: Duration,
+    /// `checkpoint.phase`; none: spread.
+    pub checkpoint_phase: Option<Duration>,
+    /// `checkpoint.max_concurrent`
+    pub checkpoint_max_concurrent: usize,
     /// `checkpoint.max_retained`
     pub checkpoint_max_retained: usize,
     /// `checkpoint.tolerable_failures`
@@ -464,6 +478,8 @@ impl DatabaseConfig {
             checkpoint_interval: duration("checkpoint.interval"),
             checkpoint_timeout: duration("checkpoint.timeout"),
             checkpoint_min_pause: duration("checkpoint.min_pause"),
+            checkpoint_phase: parse_duration(&value("checkpoint.phase")),
+            checkpoint_max_concurrent: number("checkpoint.max_concurrent"),
             checkpoint_max_retained: number("checkpoint.max_retained"),
             checkpoint_tolerable_failures: number("checkpoint.tolerable_failures"),
             restart: RestartSettings {

@@ -5,8 +5,8 @@
 //!   checkpoint:                                            └────────> durable | failed
 //! ```
 //! **Invariants:** epochs are injected in order, each after the one before; at most
-//! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most one
-//! checkpoint is pending; epochs are submitted in order; a mutation always goes with a checkpoint;
+//! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most
+//! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always goes with a checkpoint;
 //! the first barrier carries the first mutation, which brings the restored jobs in (an earlier one
 //! would let the replayed changes of tables pass before their readers are there); after `Restart`
 //! nothing more is decided.
@@ -21,6 +21,10 @@ pub struct Settings {
     pub barrier_interval_us: i64,
     /// Between checkpoint triggers; 0: only on demand.
     pub checkpoint_interval_us: i64,
+    /// Where in the interval, by the clock, they are triggered.
+    pub phase_us: i64,
+    /// Checkpoints pending at most.
+    pub max_concurrent: usize,
     /// After which a pending checkpoint is aborted.
     pub checkpoint_timeout_us: i64,
     /// From one checkpoint's end to the next one's trigger, at least.
@@ -36,6 +40,8 @@ impl Default for Settings {
         Self {
             barrier_interval_us: 100_000,
             checkpoint_interval_us: 1_000_000,
+            phase_us: 0,
+            max_concurrent: 1,
             checkpoint_timeout_us: 600_000_000,
             min_pause_us: 0,
             ticks_max: 2,
@@ -122,7 +128,8 @@ pub struct Decider {
 
     last: Epoch,
     in_flight: VecDeque<InFlight>,
-    pending: Option<PendingCheckpoint>,
+    /// Oldest first.
+    pending: VecDeque<PendingCheckpoint>,
     injected_us: i64,
     visible_us: i64,
     checkpoint_us: i64,
@@ -146,7 +153,7 @@ impl Decider {
             settings,
             last,
             in_flight: VecDeque::new(),
-            pending: None,
+            pending: VecDeque::new(),
             injected_us: now_us,
             visible_us: now_us,
             checkpoint_us: now_us,
@@ -215,7 +222,7 @@ impl Decider {
             if !barrier.submitted {
                 barrier.submitted = true;
                 let store = barrier.kind == BarrierKind::Checkpoint
-                    && self.pending.as_ref().is_some_and(|p| p.epoch == barrier.epoch);
+                    && self.pending.iter().any(|p| p.epoch == barrier.epoch);
                 actions.push(Action::Submit { epoch: barrier.epoch, store });
             }
         }
@@ -228,9 +235,15 @@ impl Decider {
         }
     }
 
+    /// Whether the checkpoint of `epoch` was pending; it is no more.
+    fn end(&mut self, epoch: Epoch) -> bool {
+        let before = self.pending.len();
+        self.pending.retain(|pending| pending.epoch != epoch);
+        self.pending.len() < before
+    }
+
     fn durable(&mut self, epoch: Epoch, now_us: i64, actions: &mut Vec<Action>) {
-        if self.pending.as_ref().is_some_and(|p| p.epoch == epoch) {
-            self.pending = None;
+        if self.end(epoch) {
             self.failures = 0;
             self.checkpoint_end_us = now_us;
             actions.push(Action::Complete(epoch));
@@ -238,8 +251,7 @@ impl Decider {
     }
 
     fn failed(&mut self, epoch: Epoch, reason: String, now_us: i64, actions: &mut Vec<Action>) {
-        if self.pending.as_ref().is_some_and(|p| p.epoch == epoch) {
-            self.pending = None;
+        if self.end(epoch) {
             self.failures += 1;
             self.checkpoint_end_us = now_us;
             self.moved_since_checkpoint = true;
@@ -251,19 +263,27 @@ impl Decider {
     }
 
     fn check_timeout(&mut self, now_us: i64, actions: &mut Vec<Action>) {
-        let Some(pending) = &self.pending else { return };
-        if now_us - pending.since_us >= self.settings.checkpoint_timeout_us {
+        while let Some(pending) = self.pending.front()
+            && now_us - pending.since_us >= self.settings.checkpoint_timeout_us
+        {
             let epoch = pending.epoch;
             self.failed(epoch, "checkpoint timed out".to_owned(), now_us, actions);
         }
     }
 
     fn restart(&mut self, reason: String, actions: &mut Vec<Action>) {
-        if let Some(pending) = self.pending.take() {
-            actions.push(Action::Abort(pending.epoch, reason.clone()));
-        }
+        let aborted = self.pending.drain(..).map(|pending| Action::Abort(pending.epoch, reason.clone()));
+        actions.extend(aborted);
         self.stopped = true;
         actions.push(Action::Restart(reason));
+    }
+
+    /// Whether a checkpoint interval has begun since the last trigger. They begin at whole multiples of
+    /// the interval, moved by the phase: a late trigger does not put off those after it.
+    fn interval_has_begun(&self, now_us: i64) -> bool {
+        let Settings { checkpoint_interval_us, phase_us, .. } = self.settings;
+        let number = |us: i64| us.saturating_sub(phase_us).checked_div_euclid(checkpoint_interval_us);
+        checkpoint_interval_us > 0 && number(now_us) > number(self.checkpoint_us)
     }
 
     fn inject(&mut self, now_us: i64, actions: &mut Vec<Action>) {
@@ -271,14 +291,12 @@ impl Decider {
         if self.in_flight.len() >= ticks_max {
             return;
         }
-        let checkpoint_free = self.pending.is_none();
+        let checkpoint_free = self.pending.len() < self.settings.max_concurrent;
         let mutate = self.mutations > 0 && checkpoint_free;
         if !self.begun && !mutate {
             return;
         }
-        let interval_us = self.settings.checkpoint_interval_us;
-        let checkpoint_due = interval_us > 0
-            && now_us - self.checkpoint_us >= interval_us
+        let checkpoint_due = self.interval_has_begun(now_us)
             && now_us - self.checkpoint_end_us >= self.settings.min_pause_us
             && (self.moved_since_checkpoint || self.moved);
         let checkpoint = checkpoint_free && (mutate || self.want_checkpoint || checkpoint_due);
@@ -303,7 +321,7 @@ impl Decider {
             self.moved_since_checkpoint = false;
             self.want_checkpoint = false;
             self.mutations -= usize::from(mutate);
-            self.pending = Some(PendingCheckpoint { epoch, since_us: now_us });
+            self.pending.push_back(PendingCheckpoint { epoch, since_us: now_us });
         }
         self.in_flight.push_back(InFlight { epoch, kind, sealed: false, submitted: false });
         actions.push(Action::Inject { epoch, previous, kind, mutate });

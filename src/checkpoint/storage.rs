@@ -107,17 +107,21 @@ impl CheckpointStorage {
         Ok(self.directory(epoch))
     }
 
-    /// Completes a checkpoint whose directory is filled: fills in `format`, `database`,
-    /// `generation` and `files`, and publishes the manifest. It is durable on return.
-    pub fn complete(&mut self, mut manifest: Manifest) -> io::Result<Completed> {
+    /// What is to be known to measure the checkpoint of `epoch`, whose directory is filled.
+    pub fn filled(&self, epoch: Epoch) -> Filled {
+        let newest = self.completed.last().map(|last| (self.directory(last.epoch), last.files.clone()));
+        Filled { root: self.root.clone(), dir: self.directory(epoch), newest }
+    }
+
+    /// Completes a checkpoint, which was `measured`: fills in `format`, `database`, `generation` and
+    /// `files`, and publishes the manifest. It is durable on return.
+    pub fn complete(&mut self, mut manifest: Manifest, measured: Measured) -> io::Result<Completed> {
         let dir = self.directory(manifest.epoch);
-        let (files, new_bytes) = self.files(&dir)?;
+        let Measured { files, new_bytes } = measured;
         manifest.format = super::manifest::FORMAT;
         manifest.database = self.database;
         manifest.generation = self.generation;
         manifest.files = files;
-        sync_dir(&dir).map_err(in_file(&dir))?;
-        sync_dir(&self.root)?;
         failpoint::hit("checkpoint.before_manifest")?;
         self.require_generation()?;
         manifest.write(&dir)?;
@@ -215,42 +219,6 @@ impl CheckpointStorage {
         Ok(Some(manifest))
     }
 
-    /// The files in `dir`, and how many bytes of them are new. A checksum is computed once in the
-    /// life of a file: a link to one that the checkpoint before has takes it from there.
-    fn files(&self, dir: &Path) -> io::Result<(Vec<StateFile>, u64)> {
-        let mut files = Vec::new();
-        let mut new_bytes = 0;
-        for entry in std::fs::read_dir(dir).map_err(in_file(dir))? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else {
-                return Err(damaged(dir, format!("{:?} is no name of a state file", entry.file_name())));
-            };
-            if name.starts_with(FILE_NAME) {
-                continue;
-            }
-            let metadata = entry.metadata()?;
-            let crc32 = match self.known_checksum(&name, &metadata) {
-                Some(crc32) => crc32,
-                None => {
-                    new_bytes += metadata.len();
-                    checksum(&entry.path())?
-                }
-            };
-            files.push(StateFile { name, size: metadata.len(), crc32 });
-        }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok((files, new_bytes))
-    }
-
-    /// The checksum of a file that the newest checkpoint has under the same name, if it is the
-    /// same file and not one of that name from another life of the store.
-    fn known_checksum(&self, name: &str, metadata: &Metadata) -> Option<u32> {
-        let last = self.completed.last()?;
-        let file = last.files.iter().find(|f| f.name == name && f.size == metadata.len())?;
-        let before = std::fs::metadata(self.directory(last.epoch).join(name)).ok()?;
-        (before.ino() == metadata.ino() && before.dev() == metadata.dev()).then_some(file.crc32)
-    }
-
     /// Makes this generation the one that may write.
     fn take_generation(&self) -> io::Result<()> {
         let taken = self.generations()?;
@@ -298,6 +266,65 @@ impl CheckpointStorage {
     fn set_aside_before(&self) -> io::Result<bool> {
         let mut names = std::fs::read_dir(&self.root)?;
         names.try_fold(false, |found, e| Ok(found || e?.file_name().to_string_lossy().starts_with(DAMAGED)))
+    }
+}
+
+/// A checkpoint whose directory the store has filled. To measure it takes time, and no lock.
+#[derive(Debug)]
+pub struct Filled {
+    root: PathBuf,
+    dir: PathBuf,
+    /// The directory and files of the checkpoint before.
+    newest: Option<(PathBuf, Vec<StateFile>)>,
+}
+
+/// The files of a checkpoint, which are durable.
+#[derive(Debug)]
+pub struct Measured {
+    files: Vec<StateFile>,
+    /// Bytes that the checkpoint before did not have.
+    new_bytes: u64,
+}
+
+impl Filled {
+    /// Takes the checksums of its files and makes its directory durable. A checksum is computed once
+    /// in the life of a file: a link to one that the checkpoint before has takes it from there.
+    pub fn measure(&self) -> io::Result<Measured> {
+        let mut measured = Measured { files: Vec::new(), new_bytes: 0 };
+        for entry in std::fs::read_dir(&self.dir).map_err(in_file(&self.dir))? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                return Err(damaged(
+                    &self.dir,
+                    format!("{:?} is no name of a state file", entry.file_name()),
+                ));
+            };
+            if name.starts_with(FILE_NAME) {
+                continue;
+            }
+            let metadata = entry.metadata()?;
+            let crc32 = match self.known_checksum(&name, &metadata) {
+                Some(crc32) => crc32,
+                None => {
+                    measured.new_bytes += metadata.len();
+                    checksum(&entry.path())?
+                }
+            };
+            measured.files.push(StateFile { name, size: metadata.len(), crc32 });
+        }
+        measured.files.sort_by(|a, b| a.name.cmp(&b.name));
+        sync_dir(&self.dir).map_err(in_file(&self.dir))?;
+        sync_dir(&self.root)?;
+        Ok(measured)
+    }
+
+    /// The checksum of a file that the newest checkpoint has under the same name, if it is the
+    /// same file and not one of that name from another life of the store.
+    fn known_checksum(&self, name: &str, metadata: &Metadata) -> Option<u32> {
+        let (newest, files) = self.newest.as_ref()?;
+        let file = files.iter().find(|f| f.name == name && f.size == metadata.len())?;
+        let before = std::fs::metadata(newest.join(name)).ok()?;
+        (before.ino() == metadata.ino() && before.dev() == metadata.dev()).then_some(file.crc32)
     }
 }
 

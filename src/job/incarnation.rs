@@ -201,10 +201,29 @@ impl Lasting {
         self.config.of_database(&self.catalog().settings)
     }
 
+    /// The coordinator's part of them.
+    pub fn decide_settings(&self) -> Settings {
+        let config = self.settings();
+        let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        let checkpoint_interval_us = us(config.checkpoint_interval);
+        // Spread by what tells databases apart.
+        let part = u64::from(self.data_dir.database().as_fields().0) * checkpoint_interval_us as u64 >> 32;
+        Settings {
+            barrier_interval_us: us(config.barrier_interval),
+            checkpoint_interval_us,
+            phase_us: config.checkpoint_phase.map_or(part as i64, us),
+            max_concurrent: config.checkpoint_max_concurrent,
+            checkpoint_timeout_us: us(config.checkpoint_timeout),
+            min_pause_us: us(config.checkpoint_min_pause),
+            ticks_max: 2,
+            tolerable_failures: u32::try_from(config.checkpoint_tolerable_failures).unwrap_or(u32::MAX),
+        }
+    }
+
     /// Tells the coordinator of changed settings.
     pub fn settings_changed(&self) {
         if let Ok(incarnation) = self.incarnation() {
-            let settings = decide_settings(&self.settings());
+            let settings = self.decide_settings();
             incarnation.running.coordinator().send(Message::Settings(settings));
         }
     }
@@ -239,19 +258,6 @@ impl Lasting {
             return Ok(());
         }
         self.log_changes(&drops.into_iter().map(CatalogChange::Drop).collect::<Vec<_>>())
-    }
-}
-
-/// The coordinator's part of the settings.
-pub fn decide_settings(config: &DatabaseConfig) -> Settings {
-    let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
-    Settings {
-        barrier_interval_us: us(config.barrier_interval),
-        checkpoint_interval_us: us(config.checkpoint_interval),
-        checkpoint_timeout_us: us(config.checkpoint_timeout),
-        min_pause_us: us(config.checkpoint_min_pause),
-        ticks_max: 2,
-        tolerable_failures: u32::try_from(config.checkpoint_tolerable_failures).unwrap_or(u32::MAX),
     }
 }
 

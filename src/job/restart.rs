@@ -9,7 +9,7 @@
 
 use super::committers::Committers;
 use super::edges::fills;
-use super::incarnation::{Incarnation, Lasting, decide_settings};
+use super::incarnation::{Incarnation, Lasting};
 use super::manager::JobError;
 use super::memory;
 use super::restart_policy::Verdict;
@@ -394,7 +394,7 @@ fn coordinator_start(
     let runtime = tokio::runtime::Handle::current();
     let life = lasting.life();
     Ok(Start {
-        settings: decide_settings(&lasting.settings()),
+        settings: lasting.decide_settings(),
         last_epoch,
         restored_dml_position: manifest.map_or(0, |m| m.dml_position),
         now_us: manifest.map_or(0, |m| m.now_us),

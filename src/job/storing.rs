@@ -91,7 +91,9 @@ impl ManifestFacts {
             completed_at_us: clock_us(),
         };
         drop(fingerprints);
-        let completed = self.storage.lock().complete(manifest).map_err(|e| e.to_string())?;
+        let filled = self.storage.lock().filled(contents.epoch);
+        let measured = filled.measure().map_err(|e| e.to_string())?;
+        let completed = self.storage.lock().complete(manifest, measured).map_err(|e| e.to_string())?;
         Ok(StoredCheckpoint { total_bytes: completed.manifest.total_bytes(), new_bytes: completed.new_bytes })
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 /// What the outside knows: enough to offer only events that can happen.
 #[derive(Clone)]
 struct World {
+    max_concurrent: usize,
     decider: Decider,
     now_us: i64,
     injected: Vec<(Epoch, BarrierKind, bool)>,
@@ -17,11 +18,13 @@ struct World {
     ended: HashSet<Epoch>,
     mutations_wanted: usize,
     restarted: bool,
+    most_open: usize,
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(max_concurrent: usize) -> Self {
         let settings = Settings {
+            max_concurrent,
             barrier_interval_us: 10,
             checkpoint_interval_us: 20,
             checkpoint_timeout_us: 60,
@@ -29,6 +32,7 @@ impl World {
             ..Settings::default()
         };
         Self {
+            max_concurrent,
             decider: Decider::new(settings, Epoch(7), 0),
             now_us: 0,
             injected: Vec::new(),
@@ -39,6 +43,7 @@ impl World {
             ended: HashSet::new(),
             mutations_wanted: 0,
             restarted: false,
+            most_open: 0,
         }
     }
 
@@ -95,7 +100,9 @@ impl World {
                     .iter()
                     .filter(|(e, k, _)| *k == BarrierKind::Checkpoint && !self.ended.contains(e))
                     .count();
-                assert!(kind == BarrierKind::Tick || open == 0, "one checkpoint at a time");
+                let most = self.max_concurrent;
+                assert!(kind == BarrierKind::Tick || open < most, "{open} checkpoints are pending");
+                self.most_open = self.most_open.max(open + usize::from(kind == BarrierKind::Checkpoint));
                 self.injected.push((epoch, kind, mutate));
                 let mutated = self.injected.iter().filter(|(.., m)| *m).count();
                 assert!(mutated <= self.mutations_wanted, "no mutation that nobody asked for");
@@ -117,26 +124,60 @@ impl World {
     }
 }
 
-fn walk(world: &World, depth: usize, visited: &mut usize) {
+/// Visits all that can follow `world`; returns the most checkpoints that were pending at once.
+fn walk(world: &World, depth: usize, visited: &mut usize) -> usize {
     *visited += 1;
-    if depth == 0 {
-        return;
+    let mut most = world.most_open;
+    if depth > 0 {
+        for event in world.possible() {
+            let mut next = world.clone();
+            next.step(event);
+            most = most.max(walk(&next, depth - 1, visited));
+        }
     }
-    for event in world.possible() {
-        let mut next = world.clone();
-        next.step(event);
-        walk(&next, depth - 1, visited);
-    }
+    most
 }
 
 #[test]
 fn every_order_of_events_keeps_the_invariants() {
-    let mut visited = 0;
-    walk(&World::new(), 6, &mut visited);
-    let mut begun = World::new();
-    begun.step(Event::WantMutation);
-    walk(&begun, 6, &mut visited);
-    assert!(visited > 50_000, "only {visited} states were visited");
+    for max_concurrent in [1, 2] {
+        let mut visited = 0;
+        walk(&World::new(max_concurrent), 6, &mut visited);
+        let mut begun = World::new(max_concurrent);
+        begun.step(Event::WantMutation);
+        let most = walk(&begun, 6, &mut visited);
+        assert!(visited > 50_000, "only {visited} states were visited");
+        assert_eq!(most, max_concurrent);
+    }
+}
+
+#[test]
+fn checkpoints_are_triggered_in_their_phase() {
+    let settings = Settings { phase_us: 300_000, barrier_interval_us: 50_000, ..Settings::default() };
+    let mut decider = Decider::new(settings, Epoch::ZERO, 0);
+    decider.decide(Event::WantMutation, 0);
+    let mut triggers = Vec::new();
+    for ms in (0..5000).step_by(10) {
+        for event in [Event::Moved, Event::Time] {
+            for action in decider.decide(event, ms * 1000) {
+                let Action::Inject { epoch, kind, .. } = action else { continue };
+                decider.decide(Event::Sealed(epoch), ms * 1000);
+                decider.decide(Event::Visible(epoch), ms * 1000);
+                if kind == BarrierKind::Checkpoint {
+                    triggers.push(ms);
+                    decider.decide(Event::Durable(epoch), ms * 1000);
+                }
+            }
+        }
+        if ms == 0 {
+            decider.decide(Event::Sealed(Epoch(1)), 0);
+            decider.decide(Event::Visible(Epoch(1)), 0);
+            decider.decide(Event::Durable(Epoch(1)), 0);
+        }
+    }
+    // At most a tick late, and not later each time.
+    let late: Vec<i64> = triggers.iter().map(|ms| ms - ms.div_euclid(1000) * 1000 - 300).collect();
+    assert!(triggers.len() == 5 && late.iter().all(|late| (0..=50).contains(late)), "{triggers:?}");
 }
 
 #[test]

@@ -40,7 +40,8 @@ impl Fixture {
         run.write(WriteOp::Put, &[0, epoch], &[1; 100]);
         self.store.apply(&run).unwrap();
         self.store.checkpoint(&storage.begin(Epoch(u64::from(epoch)))?).unwrap();
-        storage.complete(manifest(u64::from(epoch)))
+        let measured = storage.filled(Epoch(u64::from(epoch))).measure()?;
+        storage.complete(manifest(u64::from(epoch)), measured)
     }
 
     /// The keys that a checkpoint holds.
