@@ -28,21 +28,23 @@ pub(super) struct Logged {
     pub diff: i64,
 }
 
-/// Writes the sum of the changes of each row.
+/// Writes the sum of the changes of each row. A row is told by where it lies, for to look at the rows that
+/// came and went costs more than to write the others; one that came again lies elsewhere, and adds up in
+/// the store.
 pub(super) fn write_log(log: &[Logged], runs: &mut RunWriter<'_>) {
-    let mut sums: HashMap<(u8, &[u8], &[u8]), i64> = HashMap::with_capacity(log.len());
-    for Logged { vnode, group, row, diff } in log {
-        *sums.entry((*vnode, group, row)).or_insert(0) += diff;
+    let mut sums: HashMap<[*const u8; 2], (usize, i64)> = HashMap::with_capacity(log.len());
+    for (index, logged) in log.iter().enumerate() {
+        let place = [logged.group.as_ptr(), logged.row.as_ptr()];
+        sums.entry(place).or_insert((index, 0)).1 += logged.diff;
     }
-    for ((vnode, group, row), diff) in sums {
+    for (index, diff) in sums.into_values().filter(|(_, diff)| *diff != 0) {
+        let Logged { vnode, group, row, .. } = &log[index];
         let key = |out: &mut Vec<u8>| {
-            out.push(vnode);
+            out.push(*vnode);
             out.extend_from_slice(group);
             out.extend_from_slice(row);
         };
-        if diff != 0 {
-            runs.write_with(WriteOp::AddCount, key, |out| out.extend_from_slice(&diff.to_le_bytes()));
-        }
+        runs.write_with(WriteOp::AddCount, key, |out| out.extend_from_slice(&diff.to_le_bytes()));
     }
 }
 

@@ -38,6 +38,10 @@ const BATCH_ENTRIES: usize = 4096;
 const INGEST_ENTRIES: usize = 32_768;
 /// Entries that are looked at together before they are written to an SST.
 const FETCHED_AT_ONCE: usize = 32;
+/// Of a key, words that are compared before the key itself is looked at. Three take in the vnode and two
+/// bigints or timestamps: the first of them is often one of few (a window's start), and the upper bytes
+/// of the second are the same in all.
+const PREFIX_WORDS: usize = 3;
 const BLOCK_BYTES: usize = 16 << 10;
 const MEMTABLE_BYTES: usize = 32 << 20;
 
@@ -84,7 +88,7 @@ pub struct RocksStore {
 type Entry<'a> = (WriteOp, &'a [u8], &'a [u8]);
 
 /// Where a write of a table is: what its key starts with, the number of its run, its own there.
-type Place = ([u64; 2], u32, u32);
+type Place = ([u64; PREFIX_WORDS], u32, u32);
 
 impl RocksStore {
     /// A new, empty store in `dir`. What is there goes.
@@ -273,6 +277,8 @@ fn write_sorted(
         match op {
             WriteOp::Put => writer.put(key, value)?,
             WriteOp::Delete => writer.delete(key)?,
+            // What came and went is no change.
+            WriteOp::AddCount if sum == Some([0; 8]) => {}
             WriteOp::AddCount => writer.merge(key, sum.as_ref().map_or(value, |sum| sum))?,
             WriteOp::DeleteRange => unreachable!("they were left out"),
         }
@@ -284,18 +290,17 @@ fn bad_count() -> StateError {
     StateError::Decode("a count is not eight bytes".to_owned())
 }
 
-/// The 16 bytes behind the table's number, as numbers that sort like them; short keys padded.
-fn sort_prefix(key: &[u8]) -> [u64; 2] {
+/// The bytes behind the table's number, as numbers that sort like them; short keys padded.
+fn sort_prefix(key: &[u8]) -> [u64; PREFIX_WORDS] {
     let key = key.get(4..).unwrap_or_default();
-    let mut bytes = [0; 16];
-    let length = key.len().min(16);
+    let mut bytes = [0; PREFIX_WORDS * 8];
+    let length = key.len().min(bytes.len());
     bytes[..length].copy_from_slice(&key[..length]);
-    let [high, low] = [0, 8].map(|at| {
-        let mut word = [0; 8];
-        word.copy_from_slice(&bytes[at..at + 8]);
-        u64::from_be_bytes(word)
-    });
-    [high, low]
+    let mut words = [0; PREFIX_WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_be_bytes(*bytes);
+    }
+    words
 }
 
 /// Makes `dir` an empty directory.

@@ -93,12 +93,7 @@ impl Operator for Gather {
         "gather"
     }
 
-    fn on_change(
-        &mut self,
-        _: usize,
-        batch: ChangeBatch,
-        _: &mut Output,
-    ) -> Result<Progress, OperatorError> {
+    fn on_change(&mut self, _: usize, batch: ChangeBatch, _: &mut Output) -> Result<Progress, OperatorError> {
         self.0.lock().expect("no panic").push(batch.num_rows());
         Ok(Progress::Done)
     }
