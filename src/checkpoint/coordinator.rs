@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_catalog::JobId;
-use weir_catalog::system::facts::CheckpointFact;
+use weir_catalog::system::facts::{CheckpointFact, CheckpointParts};
 
 /// Checkpoints remembered for `weir_catalog.checkpoints`.
 const HISTORY_MAX: usize = 300;
@@ -298,7 +298,14 @@ impl Coordinator {
             entry.rows += backfill.rows;
             entry.done &= backfill.done;
         }
-        flight.waiting.is_empty().then_some(report.epoch)
+        let last = flight.waiting.is_empty();
+        if last && flight.barrier.is_checkpoint() {
+            let barrier_us = (self.start.clock)() - flight.triggered_us;
+            if let Some(fact) = history_of(&mut lock(&self.start.shown.history), report.epoch) {
+                fact.parts.barrier_us = barrier_us.max(0) as u64;
+            }
+        }
+        last.then_some(report.epoch)
     }
 
     fn submit(&mut self, epoch: Epoch, store: bool) {
@@ -386,6 +393,7 @@ impl Coordinator {
             duration_us: 0,
             total_bytes: 0,
             new_bytes: 0,
+            parts: CheckpointParts::default(),
             reason: None,
         });
     }
@@ -393,16 +401,22 @@ impl Coordinator {
     fn note(&self, epoch: Epoch, status: &str, stored: Option<StoredCheckpoint>, reason: Option<String>) {
         let now_us = (self.start.clock)();
         let mut history = lock(&self.start.shown.history);
-        if let Some(fact) = history.iter_mut().rev().find(|f| f.epoch == epoch.0) {
+        if let Some(fact) = history_of(&mut history, epoch) {
             fact.status = status.to_owned();
             fact.duration_us = (now_us - fact.triggered_at_us).max(0) as u64;
             fact.reason = reason;
             if let Some(stored) = stored {
                 (fact.total_bytes, fact.new_bytes) = (stored.total_bytes, stored.new_bytes);
-                tracing::debug!(%epoch, duration_us = fact.duration_us, new_bytes = stored.new_bytes, "checkpoint completed");
+                fact.parts = CheckpointParts { barrier_us: fact.parts.barrier_us, ..stored.parts };
+                let (duration_us, parts) = (fact.duration_us, fact.parts);
+                tracing::debug!(%epoch, duration_us, new_bytes = stored.new_bytes, ?parts, "checkpoint completed");
             }
         }
     }
+}
+
+fn history_of(history: &mut VecDeque<CheckpointFact>, epoch: Epoch) -> Option<&mut CheckpointFact> {
+    history.iter_mut().rev().find(|fact| fact.epoch == epoch.0)
 }
 
 /// A poisoned lock holds plain data that is whole after every statement.

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{oneshot, watch};
-use weir_catalog::system::facts::CheckpointFact;
+use weir_catalog::system::facts::{CheckpointFact, CheckpointParts};
 use weir_catalog::{JobId, ObjectId};
 
 /// What a reader sees: one epoch of everything.
@@ -76,6 +76,8 @@ pub struct StoredCheckpoint {
     pub total_bytes: u64,
     /// Bytes that no earlier one had.
     pub new_bytes: u64,
+    /// What it took, but for the barrier.
+    pub parts: CheckpointParts,
 }
 
 /// Where sealed epochs go. Both calls return at once; outcomes come back as messages.

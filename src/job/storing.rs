@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
+use weir_catalog::system::facts::CheckpointParts;
 use weir_catalog::{CatalogSnapshot, JobId, ObjectId, TableId};
 
 /// What the storing side knows of jobs.
@@ -68,7 +69,8 @@ pub struct ManifestFacts {
 }
 
 impl ManifestFacts {
-    fn write(&self, contents: &CheckpointContents) -> Result<StoredCheckpoint, String> {
+    fn write(&self, contents: &CheckpointContents, applied: Applied) -> Result<StoredCheckpoint, String> {
+        let started = std::time::Instant::now();
         let fingerprints = self.fingerprints.lock();
         let of_job = |job: &JobId| ManifestJob {
             job: *job,
@@ -94,7 +96,18 @@ impl ManifestFacts {
         let filled = self.storage.lock().filled(contents.epoch);
         let measured = filled.measure().map_err(|e| e.to_string())?;
         let completed = self.storage.lock().complete(manifest, measured).map_err(|e| e.to_string())?;
-        Ok(StoredCheckpoint { total_bytes: completed.manifest.total_bytes(), new_bytes: completed.new_bytes })
+        let us = |duration: std::time::Duration| duration.as_micros() as u64;
+        let parts = CheckpointParts {
+            barrier_us: 0,
+            encode_us: us(applied.encode),
+            write_us: us(applied.write),
+            link_us: us(applied.link),
+            manifest_us: us(started.elapsed()),
+            entries: applied.entries as u64,
+            files: completed.manifest.files.len() as u64,
+        };
+        let total_bytes = completed.manifest.total_bytes();
+        Ok(StoredCheckpoint { total_bytes, new_bytes: completed.new_bytes, parts })
     }
 }
 
@@ -195,7 +208,7 @@ fn write_manifests(queue: &mpsc::Receiver<Making>, coordinator: &CoordinatorHand
     while let Ok(Making { contents, applied }) = queue.recv() {
         let epoch = contents.epoch;
         let made = match applied.blocking_recv() {
-            Ok(Ok(_)) => facts.write(&contents),
+            Ok(Ok(applied)) => facts.write(&contents, applied),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the state store has stopped".to_owned()),
         };

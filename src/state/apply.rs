@@ -47,10 +47,12 @@ pub struct SealedEpoch {
 pub struct Applied {
     /// Entries written.
     pub entries: usize,
+    /// Making them of what was handed over.
+    pub encode: Duration,
     /// Writing them.
-    pub apply: Duration,
+    pub write: Duration,
     /// Making the checkpoint's directory.
-    pub checkpoint: Duration,
+    pub link: Duration,
 }
 
 /// What readers see: one epoch of everything.
@@ -179,16 +181,9 @@ impl Writer {
         }
         let last = self.publish.borrow().epoch;
         assert!(last < sealed.epoch, "epoch {} is applied after {last}", sealed.epoch);
-        let started = Instant::now();
-        let mut applied = Applied::default();
-        match self.write(sealed.runs, &sealed.drop_tables) {
-            Ok(entries) => applied.entries = entries,
-            Err(error) => {
-                self.failed = Some(error.to_string());
-                return Err(error);
-            }
-        }
-        applied.apply = started.elapsed();
+        let mut applied = self.write(sealed.runs, &sealed.drop_tables).inspect_err(|error| {
+            self.failed = Some(error.to_string());
+        })?;
         let published = Published {
             epoch: sealed.epoch,
             dml_position: sealed.dml_position,
@@ -202,22 +197,24 @@ impl Writer {
             failpoint::hit("apply.before_checkpoint")?;
             self.store.checkpoint(dir)?;
             failpoint::hit("apply.after_checkpoint")?;
-            applied.checkpoint = started.elapsed();
+            applied.link = started.elapsed();
         }
         Ok(applied)
     }
 
-    /// Returns how many entries it wrote.
-    fn write(&mut self, mut runs: Writes, drop_tables: &[TableId]) -> Result<usize, StateError> {
+    fn write(&mut self, mut runs: Writes, drop_tables: &[TableId]) -> Result<Applied, StateError> {
         failpoint::hit("apply.before_writes")?;
+        let started = Instant::now();
         let _until_applied = runs.take_held();
         let runs = runs.encode(&self.pool)?;
+        let encode = started.elapsed();
         self.store.apply_all(&runs)?;
         failpoint::hit("apply.after_writes")?;
         drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))?;
         let entries = runs.iter().map(WriteRun::len).sum();
         self.pool.give_back(runs);
-        Ok(entries)
+        let write = started.elapsed() - encode;
+        Ok(Applied { entries, encode, write, ..Applied::default() })
     }
 }
 

@@ -153,7 +153,7 @@ fn slow_checkpoint(facts: &RuntimeFacts) -> Option<Alert> {
 mod tests {
     use super::*;
     use crate::id::ObjectId;
-    use crate::system::facts::DeliveryFact;
+    use crate::system::facts::{CheckpointParts, DeliveryFact};
 
     fn checkpoint(status: &str, triggered_at_us: i64, duration_us: u64) -> CheckpointFact {
         CheckpointFact {
@@ -163,6 +163,7 @@ mod tests {
             duration_us,
             total_bytes: 0,
             new_bytes: 0,
+            parts: CheckpointParts::default(),
             reason: (status == "aborted").then(|| "disk full".to_owned()),
         }
     }

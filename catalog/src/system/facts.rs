@@ -34,8 +34,29 @@ pub struct CheckpointFact {
     pub total_bytes: u64,
     /// Bytes newly stored for it.
     pub new_bytes: u64,
+    /// What it took, in parts.
+    pub parts: CheckpointParts,
     /// Why it was aborted.
     pub reason: Option<String>,
+}
+
+/// What a checkpoint took, part after part. Times in microseconds; what is not over yet is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CheckpointParts {
+    /// From the trigger until the last actor had handed over its part.
+    pub barrier_us: u64,
+    /// What was handed over becomes entries of the store.
+    pub encode_us: u64,
+    /// The store takes them in.
+    pub write_us: u64,
+    /// The store's files are flushed and linked.
+    pub link_us: u64,
+    /// New files are measured, the manifest is written.
+    pub manifest_us: u64,
+    /// Entries written.
+    pub entries: u64,
+    /// Files that the manifest names.
+    pub files: u64,
 }
 
 /// One split of a source and how far it was read.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::object::{Object, ObjectBody, ObjectState};
 use crate::relation::{MaterializedView, RowKey};
-use crate::system::facts::{CheckpointFact, JobFact, SplitFact};
+use crate::system::facts::{CheckpointFact, CheckpointParts, JobFact, SplitFact};
 use crate::{CatalogChange, Column, ObjectName};
 
 fn catalog() -> CatalogSnapshot {
@@ -54,6 +54,7 @@ fn rows_are_as_wide_as_their_table() {
             duration_us: 1500,
             total_bytes: 10,
             new_bytes: 5,
+            parts: CheckpointParts { link_us: 700, files: 3, ..CheckpointParts::default() },
             reason: None,
         }],
         splits: vec![SplitFact { source: id, split: "0".into(), offset: "7".into() }],
