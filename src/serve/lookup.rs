@@ -46,7 +46,12 @@ impl LookupPlanner {
         &self,
         plan: &LogicalPlan,
     ) -> Result<Option<SendableRecordBatchStream>, DataFusionError> {
-        if !asks_by_key(plan)? {
+        let asks = match plan {
+            LogicalPlan::Explain(explain) => asks_by_key(&explain.plan)?,
+            LogicalPlan::Analyze(analyze) => asks_by_key(&analyze.input)?,
+            plan => asks_by_key(plan)?,
+        };
+        if !asks {
             return Ok(None);
         }
         let physical = self.state.create_physical_plan(plan).await?;

@@ -91,6 +91,7 @@ impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match &self.spec.access {
             Access::All => "all".to_owned(),
+            Access::Points(keys) if keys.len() == 1 => "one key".to_owned(),
             Access::Points(keys) => format!("{} keys", keys.len()),
             Access::Range { .. } => "key range".to_owned(),
             Access::Index { index, .. } => format!("by index {}", index.name),

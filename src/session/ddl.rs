@@ -75,7 +75,7 @@ impl Session {
                 let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
                 return text_rows(explain_schema(), rows, "EXPLAIN");
             }
-            Bound::Query(_) | Bound::Dml(_) | Bound::Session(_) => {
+            Bound::Query(_) | Bound::Dml(_) | Bound::ExplainQuery(_) | Bound::Session(_) => {
                 return Err(super::rows::internal("a statement was bound to what it is not"));
             }
         };
@@ -98,10 +98,11 @@ impl Session {
     }
 
     /// EXPLAIN.
-    pub(super) fn explain(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
-        let bound = bind(parsed, &self.bind_context(Vec::new()))?;
-        let Bound::Explain(text) = bound else {
-            return Err(super::rows::internal("EXPLAIN was bound to something else"));
+    pub(super) async fn explain(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
+        let text = match bind(parsed, &self.bind_context(Vec::new()))? {
+            Bound::Explain(text) => text,
+            Bound::ExplainQuery(plan) => self.explain_query(plan).await?,
+            _ => return Err(super::rows::internal("EXPLAIN was bound to something else")),
         };
         let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
         text_rows(explain_schema(), rows, "EXPLAIN")

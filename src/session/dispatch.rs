@@ -126,7 +126,7 @@ impl Session {
                 }
             }
             Statement::Copy(copy) => self.copy(copy, alone).await,
-            Statement::Explain { .. } => self.explain(parsed),
+            Statement::Explain { .. } => self.explain(parsed).await,
             Statement::Set { name, value, local } => self.set(name, value.as_deref(), *local),
             Statement::SetTransaction(modes) => self.set_transaction(modes),
             Statement::ResetAll => self.reset_all(),

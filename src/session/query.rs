@@ -5,7 +5,7 @@ use super::rows::internal;
 use super::transaction::{Block, Transaction, View};
 use super::{CommandTag, Outcome, ResultRows, Session, SessionError};
 use crate::serve::{QueryOptions, ServeError, snapshot::ReadPoint};
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::SendableRecordBatchStream;
@@ -108,6 +108,18 @@ impl Session {
             Ok(batches)
         };
         self.limits.run(work).await
+    }
+
+    /// How a query is run, of the rows of its explanation: what it reads and how, below what is done.
+    pub(super) async fn explain_query(&mut self, plan: LogicalPlan) -> Result<String, SessionError> {
+        let view = self.reading_view().await?;
+        let batches = self.collect(plan, &[], view).await?;
+        // The last row: the physical plan, as it is or with what was measured.
+        let text = batches.last().and_then(|batch| {
+            let plans = batch.column(1).as_string_opt::<i32>()?;
+            Some(plans.value(plans.len().checked_sub(1)?).to_owned())
+        });
+        text.ok_or_else(|| internal("a plan was explained by nothing"))
     }
 
     /// The values of a SELECT of one row, cast to `types`.

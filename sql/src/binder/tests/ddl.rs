@@ -387,10 +387,13 @@ fn explain_shows_plans() {
     db.run("create table t (id int primary key, n int)");
     let text = |db: &mut Db, sql: &str| match db.bind(sql) {
         Bound::Explain(text) => text,
+        Bound::ExplainQuery(plan) => plan.display_indent().to_string(),
         other => panic!("{other:?}"),
     };
     let stream = text(&mut db, "explain create materialized view v as select n, count(*) from t group by n");
     assert!(stream.contains("Aggregate group (n)") && stream.contains("Scan t"), "{stream}");
     let batch = text(&mut db, "explain select n from t where id = 1");
-    assert!(batch.contains("TableScan: t"), "{batch}");
+    assert!(batch.starts_with("Explain") && batch.contains("TableScan: t"), "{batch}");
+    let analyzed = text(&mut db, "explain analyze select n from t where id = 1");
+    assert!(analyzed.starts_with("Analyze"), "{analyzed}");
 }
