@@ -1,11 +1,40 @@
-//! An aggregate's groups below the watermark: freed at checkpoints, see [`super::expiry`].
+//! An aggregate's groups below the watermark: freed at checkpoints, see [`super::expiry`]. What changed
+//! of them since the checkpoint before is not even written.
 
 use super::aggregate::Aggregate;
 use super::expiry::{Expiry, Vnodes, worth_dropping};
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::operator::OperatorError;
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::TimestampMicrosecondType;
+
+/// What is to be written of groups: not what the checkpoint that is being sealed frees.
+pub(super) struct Written<'a> {
+    below_us: Option<i64>,
+    /// By group.
+    times: &'a [i64],
+}
+
+impl<'a> Written<'a> {
+    /// Of an aggregate's parts.
+    pub fn new(expiry: Option<&Expiry>, times: &'a [i64]) -> Self {
+        Self { below_us: expiry.and_then(Expiry::due), times }
+    }
+
+    /// Which entries, of `groups`, it is; none: all. `gone` tells those that are not there any more: their
+    /// group may be gone too, and then nothing frees its part of the tables.
+    pub fn mask(&self, groups: &[u32], gone: impl Fn(usize) -> bool) -> Option<BooleanArray> {
+        let below_us = self.below_us?;
+        let written = |entry: usize| self.times[groups[entry] as usize] >= below_us || gone(entry);
+        let all = (0..groups.len()).all(written);
+        (!all).then(|| (0..groups.len()).map(|entry| Some(written(entry))).collect())
+    }
+}
+
+/// The values where `mask` is true.
+pub(super) fn kept<T>(values: Vec<T>, mask: &BooleanArray) -> Vec<T> {
+    values.into_iter().zip(mask.values()).filter_map(|(value, keep)| keep.then_some(value)).collect()
+}
 
 impl Aggregate {
     /// The same, whose first group column carries a watermark.
@@ -28,7 +57,7 @@ impl Aggregate {
         }
     }
 
-    /// Frees the groups below the watermark. All changes are sealed.
+    /// Frees the groups below the watermark. All changes of others are sealed.
     pub(super) fn expire(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let Some(expiry) = &mut self.expiry else { return Ok(()) };
         let Some(below_us) = expiry.due() else { return Ok(()) };

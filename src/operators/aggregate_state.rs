@@ -9,6 +9,7 @@
 
 use super::aggregate::Aggregate;
 use super::aggregate_calls::Calls;
+use super::aggregate_expiry::{Written, kept};
 use super::groups::{Groups, Lookup};
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
@@ -21,6 +22,7 @@ use crate::state::writes::RunWriter;
 use crate::stream::Vnode;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use std::borrow::Cow;
 use std::sync::Arc;
 use weir_catalog::TableId;
 
@@ -125,8 +127,11 @@ impl Aggregate {
     /// Hands over everything that changed since the last checkpoint, to be encoded elsewhere.
     pub(super) fn seal_all(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let tables = &self.tables;
+        let written = Written::new(self.expiry.as_ref(), &self.times);
         for ((_, multiset), (table, codec)) in self.calls.multisets().zip(&tables.multisets) {
             let changed = multiset.take_changed()?;
+            let mask = written.mask(&changed.groups, |entry| changed.counts[entry] == 0);
+            let changed = changed.filtered(mask)?;
             if changed.groups.is_empty() {
                 continue;
             }
@@ -142,6 +147,9 @@ impl Aggregate {
         }
         for (distinct, (table, codec, values)) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
             let changed = distinct.take_changed()?;
+            let gone = |entry: usize| changed.counts.iter().all(|column| column[entry] == 0);
+            let mask = written.mask(&changed.groups, gone);
+            let changed = changed.filtered(mask)?;
             if changed.groups.is_empty() {
                 continue;
             }
@@ -161,19 +169,21 @@ impl Aggregate {
 
     fn seal_groups(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let changed = std::mem::take(&mut self.unsealed);
-        if changed.is_empty() {
-            return Ok(());
+        let gone = |entry: usize| self.rows[changed[entry] as usize] == 0;
+        let mask = Written::new(self.expiry.as_ref(), &self.times).mask(&changed, gone);
+        let written = mask.map_or(Cow::Borrowed(&changed), |mask| Cow::Owned(kept(changed.clone(), &mask)));
+        if !written.is_empty() {
+            let keys = Keys::new(&self.groups, &written, None)?;
+            let mut columns = vec![super::accumulator::gather(&self.rows, &written)];
+            columns.extend(self.calls.state(&written)?);
+            let (table, codec, values) = &self.tables.groups;
+            let (codec, values) = (codec.clone(), values.clone());
+            sealed.runs.later(*table, move |runs| {
+                let rows = columns[0].as_primitive::<Int64Type>().values().clone();
+                write_values(runs, (&keys, &codec), (&columns, &values), |row| rows[row] == 0);
+                Ok(())
+            });
         }
-        let keys = Keys::new(&self.groups, &changed, None)?;
-        let mut columns = vec![super::accumulator::gather(&self.rows, &changed)];
-        columns.extend(self.calls.state(&changed)?);
-        let (table, codec, values) = &self.tables.groups;
-        let (codec, values) = (codec.clone(), values.clone());
-        sealed.runs.later(*table, move |runs| {
-            let rows = columns[0].as_primitive::<Int64Type>().values().clone();
-            write_values(runs, (&keys, &codec), (&columns, &values), |row| rows[row] == 0);
-            Ok(())
-        });
         self.forget_empty(&changed);
         Ok(())
     }

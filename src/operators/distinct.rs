@@ -12,6 +12,7 @@
 //! Of input that only grows nothing is counted: a value, once seen, stays.
 
 use super::accumulator::kept;
+use super::aggregate_expiry::kept as retained;
 use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
@@ -40,6 +41,16 @@ pub struct ChangedEntries {
     pub values: ArrayRef,
     /// The counts of each, a column a filter.
     pub counts: Vec<Vec<i64>>,
+}
+
+impl ChangedEntries {
+    /// Those where `mask` is true; none: all.
+    pub fn filtered(self, mask: Option<BooleanArray>) -> Result<Self, OperatorError> {
+        let Some(mask) = mask else { return Ok(self) };
+        let values = filter(&self.values, &mask)?;
+        let counts = self.counts.into_iter().map(|column| retained(column, &mask)).collect();
+        Ok(Self { groups: retained(self.groups, &mask), values, counts })
+    }
 }
 
 /// The values of one argument, by group, with a count for each filter.

@@ -5,6 +5,7 @@
 //! it has given stays with the reader. At a checkpoint, after everything is sealed:
 //!
 //! ```text
+//!   changes  of what is still there below it are not written (what is gone is: no range may come for it)
 //!   tables   one range a vnode, deleted                       (cold state too: keys start with time)
 //!   memory   dropped when it is a quarter of what is held     (dropping costs a copy of the rest)
 //! ```

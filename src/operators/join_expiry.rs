@@ -5,7 +5,7 @@
 
 use super::expiry::{Vnodes, worth_dropping};
 use super::join::{HashJoin, gives_pairs};
-use super::join_side::{JoinSide, KeySlot};
+use super::join_side::JoinSide;
 use super::row_arena::{NO_ROW, RowId};
 use crate::dataflow::operator::{OperatorError, Output};
 use crate::state::writes::Writes;
@@ -43,14 +43,14 @@ impl JoinSide {
         }
     }
 
-    /// The first key column of a chain; the greatest for NULL.
-    fn time_us(&self, slot: &KeySlot) -> i64 {
-        let (cells, at) = self.arena.cell(slot.head);
+    /// The first key column of a row; the greatest for NULL.
+    pub(super) fn time_us(&self, id: RowId) -> i64 {
+        let (cells, at) = self.arena.cell(id);
         let times = cells[self.spec.keys[0]].as_primitive::<TimestampMicrosecondType>();
         if times.is_null(at) { i64::MAX } else { times.value(at) }
     }
 
-    /// Frees the rows below the watermark. All changes are sealed.
+    /// Frees the rows below the watermark. All changes of others are sealed.
     pub(super) fn expire(&mut self, writes: &mut Writes) -> Result<(), OperatorError> {
         let Some(expiry) = &self.expiry else { return Ok(()) };
         let Some(below_us) = expiry.due() else { return Ok(()) };
@@ -60,7 +60,7 @@ impl JoinSide {
         let mut vnodes = Vnodes::of(self.complete);
         let (mut dead, mut oldest_us) = (0, i64::MAX);
         for slot in &self.index {
-            let time_us = self.time_us(slot);
+            let time_us = self.time_us(slot.head);
             if time_us >= below_us {
                 oldest_us = oldest_us.min(time_us);
                 continue;
@@ -83,7 +83,7 @@ impl JoinSide {
     /// The rows whose key is not below, ascending.
     fn rows_from(&self, below_us: i64) -> Vec<RowId> {
         let mut kept = Vec::new();
-        for slot in self.index.iter().filter(|slot| self.time_us(slot) >= below_us) {
+        for slot in self.index.iter().filter(|slot| self.time_us(slot.head) >= below_us) {
             let mut id = slot.head;
             while id != NO_ROW {
                 kept.push(id);

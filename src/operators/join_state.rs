@@ -3,6 +3,7 @@
 //! Each row is an entry of the side's internal table: the join key, then the rest of the row with
 //! its count; or, where columns are known to be unique, join key and these, then the rest.
 
+use super::expiry::Expiry;
 use super::join_side::{JoinSide, SideSpec, pick, repeated};
 use super::row_arena::RowId;
 use crate::dataflow::operator::{OperatorError, Restored};
@@ -11,7 +12,9 @@ use crate::state::table::TableLayout;
 use crate::state::writes::Writes;
 use crate::stream::builder::batch_of;
 use crate::stream::{ChangeBatch, Epoch, Vnode};
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::TimestampMicrosecondType;
 
 /// Rows encoded, or read, at a time.
 const PIECE_ROWS: usize = 4096;
@@ -23,24 +26,35 @@ const COMPACT_PAGES: usize = 16;
 impl JoinSide {
     /// Adds the writes since the last checkpoint to `writes`, to be encoded elsewhere.
     pub fn seal(&mut self, epoch: Epoch, writes: &mut Writes) -> Result<(), OperatorError> {
+        // What is below the watermark goes with this very checkpoint.
+        let below_us = self.expiry.as_ref().and_then(Expiry::due);
         if self.spec.counted {
-            self.seal_counted(writes);
+            self.seal_counted(below_us, writes);
             self.compact(COMPACT_PAGES)?;
         } else {
-            self.seal_appended(writes)?;
+            self.seal_appended(below_us, writes)?;
         }
         self.intervals.seal(epoch);
         Ok(())
     }
 
-    fn seal_appended(&mut self, writes: &mut Writes) -> Result<(), OperatorError> {
+    fn seal_appended(&mut self, below_us: Option<i64>, writes: &mut Writes) -> Result<(), OperatorError> {
         let current = self.intervals.current();
         let unsealed: Vec<_> =
             self.appended.iter().filter(|(i, _)| *i == current).map(|(_, range)| range.clone()).collect();
         let slices = unsealed.into_iter().flat_map(|range| self.arena.slices(range));
-        let batches: Vec<RecordBatch> = slices
+        let mut batches: Vec<RecordBatch> = slices
             .map(|(columns, rows)| batch_of(&self.spec.schema, columns, rows))
             .collect::<Result<_, _>>()?;
+        if let Some(below_us) = below_us {
+            for batch in &mut batches {
+                let times = batch.column(self.spec.keys[0]).as_primitive::<TimestampMicrosecondType>();
+                let stays: BooleanArray =
+                    times.iter().map(|t| Some(t.is_none_or(|t| t >= below_us))).collect();
+                *batch = filter_record_batch(batch, &stays)?;
+            }
+            batches.retain(|batch| batch.num_rows() > 0);
+        }
         if !batches.is_empty() {
             let pieces = batches.into_iter().flat_map(|batch| {
                 let starts = (0..batch.num_rows()).step_by(PIECE_ROWS);
@@ -54,7 +68,7 @@ impl JoinSide {
         Ok(())
     }
 
-    fn seal_counted(&mut self, writes: &mut Writes) {
+    fn seal_counted(&mut self, below_us: Option<i64>, writes: &mut Writes) {
         let dirty = std::mem::take(&mut self.dirty);
         let keyed = self.spec.unique.is_some();
         // In a keyed table the row that takes another's key is put after that one is deleted.
@@ -66,9 +80,10 @@ impl JoinSide {
         let mut changed: Vec<(RowId, i64)> = dirty.into_iter().map(|(id, d)| (id, delta(id, d))).collect();
         changed.retain(|(_, d)| *d != 0);
         changed.sort_unstable_by_key(|(id, d)| (*d > 0, *id));
-        if !changed.is_empty() {
-            let ids: Vec<RowId> = changed.iter().map(|(id, _)| *id).collect();
-            let diffs: Vec<i64> = changed.iter().map(|(_, d)| *d).collect();
+        let stays = |id: RowId| below_us.is_none_or(|below_us| self.time_us(id) >= below_us);
+        let written = |(id, _): &&(RowId, i64)| stays(*id) || self.count(*id) == 0;
+        let (ids, diffs): (Vec<RowId>, Vec<i64>) = changed.iter().filter(written).copied().unzip();
+        if !ids.is_empty() {
             self.arena.pick(&ids).write(self.table.layout(), &self.spec.schema, Some(diffs), writes);
         }
         for (id, _) in changed {

@@ -5,9 +5,11 @@
 //! (group, value): the count.
 
 use super::accumulator::Rows;
+use super::aggregate_expiry::kept;
 use super::ordered::{Order, with_order};
 use crate::dataflow::operator::OperatorError;
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::compute::filter;
 use arrow::datatypes::DataType;
 use std::collections::BTreeMap;
 
@@ -19,6 +21,15 @@ pub struct ChangedValues {
     pub values: ArrayRef,
     /// How often each is there now; zero: it is gone.
     pub counts: Vec<i64>,
+}
+
+impl ChangedValues {
+    /// Those where `mask` is true; none: all.
+    pub fn filtered(self, mask: Option<BooleanArray>) -> Result<Self, OperatorError> {
+        let Some(mask) = mask else { return Ok(self) };
+        let values = filter(&self.values, &mask)?;
+        Ok(Self { groups: kept(self.groups, &mask), values, counts: kept(self.counts, &mask) })
+    }
 }
 
 /// A group's values in order, each with how often it is there.

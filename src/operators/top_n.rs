@@ -154,7 +154,7 @@ impl TopN {
         (self.group_codec.encode_all(&columns, batch.num_rows(), None), vnodes)
     }
 
-    fn find(&self, key: &[u8]) -> Option<u32> {
+    pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
         let hash = xxh3_64(key);
         self.index.find(hash, |(h, g)| *h == hash && *self.groups[*g as usize].key == *key).map(|(_, g)| *g)
     }
@@ -380,7 +380,8 @@ impl Operator for TopN {
         if !barrier.is_checkpoint() {
             return Ok(());
         }
-        let log = std::mem::take(&mut self.log);
+        let mut log = std::mem::take(&mut self.log);
+        self.leave_out_below(&mut log);
         if !log.is_empty() {
             sealed.runs.later(self.spec.table, move |runs| {
                 write_log(&log, runs);

@@ -69,7 +69,16 @@ impl TopN {
         self.watermarks.drain(..).for_each(|watermark| out.push_watermark(watermark));
     }
 
-    /// Frees the groups below the watermark. All changes are sealed.
+    /// Takes the changes of groups that this checkpoint frees out of `log`. A group that has no rows any
+    /// more is forgotten before: nothing would free its part of the table.
+    pub(super) fn leave_out_below(&self, log: &mut Vec<Logged>) {
+        let Some(below_us) = self.expiry.due() else { return };
+        let bound = encoded_time(below_us);
+        let has_rows = |key: &[u8]| self.find(key).is_some_and(|g| !self.groups[g as usize].rows.is_empty());
+        log.retain(|logged| !is_below(&logged.group, &bound) || !has_rows(&logged.group));
+    }
+
+    /// Frees the groups below the watermark. All changes of others are sealed.
     pub(super) fn expire(&mut self, sealed: &mut Sealed) {
         let Some(below_us) = self.expiry.due() else { return };
         let bound = encoded_time(below_us);

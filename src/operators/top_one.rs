@@ -249,17 +249,20 @@ impl TopOne {
         self.take_up(columns, &hashes, true)
     }
 
-    /// Frees the groups below the watermark. All changes are sealed and said.
+    /// Whether the group of row `id` is below.
+    fn is_below(&self, id: RowId, below_us: i64) -> bool {
+        let (cells, at) = self.arena.cell(id);
+        let times = cells[self.group[0]].as_primitive::<TimestampMicrosecondType>();
+        times.is_valid(at) && times.value(at) < below_us
+    }
+
+    /// Frees the groups below the watermark. All changes of others are sealed and said.
     fn expire(&mut self, sealed: &mut Sealed) {
-        let Some(expiry) = &mut self.expiry else { return };
-        let Some(below_us) = expiry.due() else { return };
+        let Some(below_us) = self.expiry.as_ref().and_then(Expiry::due) else { return };
         let mut vnodes = Vnodes::of(self.complete);
-        let dead = |slot: &&Slot| {
-            let (cells, at) = self.arena.cell(self.groups[slot.group as usize].current);
-            let times = cells[self.group[0]].as_primitive::<TimestampMicrosecondType>();
-            times.is_valid(at) && times.value(at) < below_us
-        };
+        let dead = |slot: &&Slot| self.is_below(self.groups[slot.group as usize].current, below_us);
         let dead: Vec<Slot> = self.index.iter().filter(dead).copied().collect();
+        let Some(expiry) = &mut self.expiry else { return };
         dead.iter().for_each(|slot| vnodes.insert(Vnode::of_hash(slot.hash)));
         expiry.delete(std::iter::once(self.table.layout().id), &vnodes, &mut sealed.runs);
         for Slot { hash, group } in dead {
@@ -448,7 +451,11 @@ impl Operator for TopOne {
         }
         let unsealed = std::mem::take(&mut self.unsealed);
         if !unsealed.is_empty() {
-            let ids: Vec<RowId> = unsealed.iter().map(|g| self.groups[*g as usize].current).collect();
+            let mut ids: Vec<RowId> = unsealed.iter().map(|g| self.groups[*g as usize].current).collect();
+            if let Some(below_us) = self.expiry.as_ref().and_then(Expiry::due) {
+                // They go with this very checkpoint.
+                ids.retain(|id| !self.is_below(*id, below_us));
+            }
             let rows = self.arena.pick(&ids);
             rows.write(self.table.layout(), &self.input, None, &mut sealed.runs);
         }

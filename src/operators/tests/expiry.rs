@@ -107,6 +107,7 @@ fn check(
             let bound = encoded_time(least);
             let below = driver.state.entries.keys().filter(|key| is_below(&key[5..], &bound)).count();
             assert_eq!(below, 0, "{what}, seed {seed}, epoch {epoch}: state below {least}");
+            assert_eq!(driver.state.written_in_vain, 0, "{what}, seed {seed}, epoch {epoch}");
             most = most.max(driver.operator.state_entries());
             if feed.random.random_bool(0.3) {
                 driver.restore();

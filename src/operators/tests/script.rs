@@ -31,6 +31,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryState {
     pub entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Entries that were written and removed by a range of the same epoch.
+    pub written_in_vain: usize,
 }
 
 impl MemoryState {
@@ -52,8 +54,14 @@ impl MemoryState {
             }
         }
         // They hold against every write of the epoch.
+        let writes = || runs.iter().flat_map(|run| run.iter());
         for run in &runs {
             for (_, lower, upper) in run.iter().filter(|(op, ..)| *op == WriteOp::DeleteRange) {
+                let puts = writes().filter(|(op, _, value)| match op {
+                    WriteOp::AddCount => i64::from_le_bytes((*value).try_into().unwrap()) > 0,
+                    op => *op == WriteOp::Put,
+                });
+                self.written_in_vain += puts.filter(|(_, key, _)| (lower..upper).contains(key)).count();
                 self.entries.retain(|k, _| !(lower..upper).contains(&k.as_slice()));
             }
         }
