@@ -13,7 +13,7 @@ three quarters of an hour). Tables go to stdout and, with the raw figures, to --
 usage: bench/nexmark.py --weir PATH [--full] [--events N] [--queries q0,q1] [--runs N] [--only CSV/2/1s]
        [--data DIR] [--out DIR] [--no-live]
 """
-import argparse, json, os, re, statistics, sys, tempfile, time
+import argparse, json, os, re, shutil, statistics, sys, tempfile, time
 from harness import HERE, Server
 import live
 
@@ -47,25 +47,25 @@ def tables_of(query):
     return [t for t in TABLES if re.search(rf"(?:\bFROM|\bJOIN|TUMBLE\(|HOP\()\s*{t}\b", query, re.I)]
 
 
-def source(table, kind, events, data):
+def source(table, kind, events, data, splits=4):
     if kind == "builtin":
         return (f"CREATE SOURCE {table} ({WATERMARK}) WITH (connector = 'nexmark', nexmark.table.type = '{table}', "
-                f"events = {events}, rate = 0)")
+                f"events = {events}, rate = 0, splits = {splits})")
     options = "(delimiter = ',', without_header = true)" if kind == "csv" else ""
     return (f"CREATE SOURCE {table} ({COLUMNS[table]}, {WATERMARK}) WITH (connector = 'file', "
             f"path = '{data}/{kind}/{table}/*.{kind}') FORMAT PLAIN ENCODE {kind.upper()} {options}")
 
 
 def write_files(weir, events, data):
-    """The input files, once."""
+    """The input files, once: rows in the order of their times, none of which is late."""
     for kind in ("csv", "json"):
-        if os.path.exists(f"{data}/{kind}/done-{events}"):
+        if os.path.exists(f"{data}/{kind}/in-order-{events}"):
             continue
         with tempfile.TemporaryDirectory() as work:
             server = Server(weir, 1, "1s", work)
             try:
                 for table in TABLES:
-                    server.sql(source(table, "builtin", events, data))
+                    server.sql(source(table, "builtin", events, data, splits=1))
                     header = "(delimiter = ',', without_header = true)" if kind == "csv" else ""
                     server.sql(f"CREATE SINK {table}_out AS SELECT * FROM {table} WITH (connector = 'file', path = "
                                f"'{data}/{kind}/{table}', type = 'append-only', commit_every = 10) "
@@ -74,7 +74,19 @@ def write_files(weir, events, data):
                 server.sql("CHECKPOINT")
             finally:
                 server.stop()
-        open(f"{data}/{kind}/done-{events}", "w").close()
+        for table in TABLES:
+            join_files(f"{data}/{kind}/{table}", f"all.{kind}")
+        open(f"{data}/{kind}/in-order-{events}", "w").close()
+
+
+def join_files(directory, name):
+    """One file of all that the sink made, in their order: files that are read side by side hold event time back."""
+    parts = sorted(part for part in os.listdir(directory) if part.startswith("part-"))
+    with open(os.path.join(directory, name), "wb") as out:
+        for part in parts:
+            with open(os.path.join(directory, part), "rb") as f:
+                shutil.copyfileobj(f, out, 1 << 20)
+            os.remove(os.path.join(directory, part))
 
 
 def measure(args, query, way):

@@ -38,10 +38,16 @@ const BATCH_ENTRIES: usize = 4096;
 const INGEST_ENTRIES: usize = 32_768;
 /// Entries that are looked at together before they are written to an SST.
 const FETCHED_AT_ONCE: usize = 32;
-/// Of a key, words that are compared before the key itself is looked at. Three take in the vnode and two
-/// bigints or timestamps: the first of them is often one of few (a window's start), and the upper bytes
-/// of the second are the same in all.
-const PREFIX_WORDS: usize = 3;
+/// What is compared of keys at once. Three words take in the vnode and two bigints or timestamps: the
+/// first of them is often one of few (a window's start), and the upper bytes of the second are the same
+/// in all.
+type Piece = [u64; 3];
+const PIECE_BYTES: usize = size_of::<Piece>();
+/// So few keys that begin alike are compared whole, and so are keys that have so many pieces in common.
+const FEW: usize = 8;
+const PIECES_MAX: usize = 16;
+/// The table's number, with which every key begins.
+const TABLE_BYTES: usize = 4;
 const BLOCK_BYTES: usize = 16 << 10;
 const MEMTABLE_BYTES: usize = 32 << 20;
 
@@ -78,7 +84,7 @@ pub struct RocksStore {
     /// Where an SST is written before it is taken in: beside the files, under a name of ours.
     incoming: PathBuf,
     ingest_entries: usize,
-    options: Options,
+    incoming_options: Options,
     /// The order of a table's writes, whose memory is used again.
     order: Vec<Place>,
     db: Arc<Db>,
@@ -87,8 +93,8 @@ pub struct RocksStore {
 /// One write: op, full key, value.
 type Entry<'a> = (WriteOp, &'a [u8], &'a [u8]);
 
-/// Where a write of a table is: what its key starts with, the number of its run, its own there.
-type Place = ([u64; PREFIX_WORDS], u32, u32);
+/// Where a write of a table is: a piece of its key, the number of its run, its own there.
+type Place = (Piece, u32, u32);
 
 impl RocksStore {
     /// A new, empty store in `dir`. What is there goes.
@@ -115,13 +121,16 @@ impl RocksStore {
 
     fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
         let options = options(memory);
+        // What is taken in is soon merged, and compressed then.
+        let mut incoming_options = options.clone();
+        incoming_options.set_compression_type(DBCompressionType::None);
         // Without the descriptor this column family would get default options.
         let family = ColumnFamilyDescriptor::new(COLUMN_FAMILY, options.clone());
         let db = Db::open_cf_descriptors(&options, dir, [family])?;
         Ok(Self {
             incoming: dir.join("incoming"),
             ingest_entries: INGEST_ENTRIES,
-            options,
+            incoming_options,
             order: Vec::new(),
             db: Arc::new(db),
         })
@@ -139,7 +148,7 @@ impl RocksStore {
 
     /// Writes of one epoch as an SST: sorted, one write a key.
     fn ingest(&mut self, runs: &[WriteRun]) -> Result<(), StateError> {
-        let mut writer = SstFileWriter::create(&self.options);
+        let mut writer = SstFileWriter::create(&self.incoming_options);
         writer.open(&self.incoming)?;
         let mut runs: Vec<&WriteRun> = runs.iter().collect();
         runs.sort_by_key(|run| run.table());
@@ -228,21 +237,37 @@ impl StateStore for RocksStore {
     }
 }
 
-/// Orders the writes of `runs`, all of one table, by key; those of one key stay in order. Sorts by what
-/// most keys differ in, kept beside the place of the write, for a look at the key itself misses the
-/// cache.
+/// Orders the writes of `runs`, all of one table, by key; those of one key stay in order. Sorts by a piece
+/// of the keys, kept beside the place of the write, then what has the same piece by the next one: a look
+/// at a key itself misses the cache, and so it is looked at once a piece, not once a comparison.
 fn sort(runs: &[&WriteRun], order: &mut Vec<Place>) {
     order.clear();
     let removed = Removed::of(runs);
     for (number, run) in runs.iter().enumerate() {
         let stays = |op: WriteOp, key: &[u8]| op != WriteOp::DeleteRange && !removed.has(key);
         let entries = run.iter().enumerate().filter(|(_, (op, key, _))| stays(*op, key));
-        order.extend(entries.map(|(index, (_, key, _))| (sort_prefix(key), number as u32, index as u32)));
+        order.extend(entries.map(|(index, (_, key, _))| (piece(key, 0), number as u32, index as u32)));
     }
-    order.sort_unstable_by(|a, b| {
-        let key = |place: &Place| entry(runs, place).1;
-        a.0.cmp(&b.0).then_with(|| key(a).cmp(key(b))).then((a.1, a.2).cmp(&(b.1, b.2)))
-    });
+    sort_pieces(runs, order, 0);
+}
+
+/// Orders places that have their keys' piece number `number`, and all pieces before in common.
+fn sort_pieces(runs: &[&WriteRun], places: &mut [Place], number: usize) {
+    places.sort_unstable();
+    let key = |place: &Place| entry(runs, place).1;
+    for same in places.chunk_by_mut(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+        if same.len() <= FEW || number == PIECES_MAX {
+            same.sort_unstable_by(|a, b| key(a).cmp(key(b)).then((a.1, a.2).cmp(&(b.1, b.2))));
+        } else if same.iter().any(|place| key(place).len() > TABLE_BYTES + (number + 1) * PIECE_BYTES) {
+            for place in same.iter_mut() {
+                place.0 = piece(key(place), number + 1);
+            }
+            sort_pieces(runs, same, number + 1);
+        } else {
+            // The end of a key and a zero look the same in a piece.
+            same.sort_unstable_by_key(|place| (key(place).len(), place.1, place.2));
+        }
+    }
 }
 
 fn entry<'a>(runs: &[&'a WriteRun], (_, run, index): &Place) -> Entry<'a> {
@@ -290,13 +315,14 @@ fn bad_count() -> StateError {
     StateError::Decode("a count is not eight bytes".to_owned())
 }
 
-/// The bytes behind the table's number, as numbers that sort like them; short keys padded.
-fn sort_prefix(key: &[u8]) -> [u64; PREFIX_WORDS] {
-    let key = key.get(4..).unwrap_or_default();
-    let mut bytes = [0; PREFIX_WORDS * 8];
-    let length = key.len().min(bytes.len());
-    bytes[..length].copy_from_slice(&key[..length]);
-    let mut words = [0; PREFIX_WORDS];
+/// Piece number `number` of what is behind the table's number in `key`, as numbers that sort like it;
+/// padded with zeros.
+fn piece(key: &[u8], number: usize) -> Piece {
+    let rest = key.get(TABLE_BYTES + number * PIECE_BYTES..).unwrap_or_default();
+    let mut bytes = [0; PIECE_BYTES];
+    let length = rest.len().min(PIECE_BYTES);
+    bytes[..length].copy_from_slice(&rest[..length]);
+    let mut words = Piece::default();
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
         *word = u64::from_be_bytes(*bytes);
     }
