@@ -46,6 +46,17 @@ impl VisitorMut for Adapter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Infallible> {
+        // The only function in FROM that is a table here.
+        if let TableFactor::Table { name, args, .. } = factor
+            && args.as_ref().is_some_and(|args| args.args.is_empty())
+            && last_name(name) == KEYWORDS
+        {
+            *args = None;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
         // The members of a UNION are not queries of their own.
         empty(select);
@@ -281,20 +292,16 @@ fn array_of_query(function: &mut Function) -> Option<Expr> {
     if !last_name(&function.name).eq_ignore_ascii_case("array") {
         return None;
     }
-    let order = query.order_by.take().map(|order| order.to_string());
     let select = simple_select(query)?;
     let item = only_item(select)?.to_string();
-    if select.from.is_empty() {
-        return parsed("CAST(ARRAY[] AS TEXT[])");
-    }
     if !reads_system_only(select) {
         // Options of relations, which have none here.
-        let of_function = select.from.iter().all(|f| {
-            matches!(&f.relation, TableFactor::UNNEST { .. } | TableFactor::Function { .. })
-                || matches!(&f.relation, TableFactor::Table { args: Some(_), .. })
-        });
-        return if of_function { parsed("CAST(NULL AS TEXT[])") } else { None };
+        let of_options = !select.from.is_empty()
+            && select.from.iter().all(|from| from.relation.to_string().contains("options"));
+        return if of_options { parsed("CAST(NULL AS TEXT[])") } else { None };
     }
+    let order = query.order_by.take().map(|order| order.to_string());
+    let select = simple_select(query)?;
     // ORDER BY 1 counts the items of the SELECT; inside an aggregate it would be a constant.
     let order = match order.as_deref() {
         Some("ORDER BY 1") => format!(" ORDER BY {item}"),

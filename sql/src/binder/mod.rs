@@ -29,6 +29,7 @@ pub mod names;
 mod natural;
 pub mod optimize;
 mod options;
+mod ordered_input;
 mod own_exprs;
 mod places;
 mod predicates;

@@ -4,6 +4,8 @@
 use super::grouped_names::GroupedNames;
 use super::lateral::LateralUnnest;
 use super::literals::LiteralTypes;
+use super::ordered_input::OrderedInput;
+use super::recursion::WorkTables;
 use super::subquery::SingleRow;
 use crate::functions;
 use crate::plan::decorrelate::Decorrelate;
@@ -22,6 +24,8 @@ use std::sync::Arc;
 pub fn config() -> ConfigOptions {
     let mut config = streaming::planning_options();
     config.sql_parser.collect_spans = true;
+    // The order of a subquery is what some aggregates over it go by.
+    config.sql_parser.enable_subquery_sort_elimination = false;
     config.execution.time_zone = Some(super::types::UTC.to_owned());
     config.optimizer.skip_failed_rules = false;
     config
@@ -29,8 +33,14 @@ pub fn config() -> ConfigOptions {
 
 /// Types literals and operands. A plan must be analyzed before it is optimized or lowered.
 pub fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(LateralUnnest), Arc::new(GroupedNames), Arc::new(SingleRow), Arc::new(LiteralTypes)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(LateralUnnest),
+        Arc::new(GroupedNames),
+        Arc::new(OrderedInput),
+        Arc::new(SingleRow),
+        Arc::new(WorkTables),
+        Arc::new(LiteralTypes),
+    ];
     rules.extend(functions::analyzer_rules());
     Analyzer::with_rules(rules).execute_and_check(plan, &config(), |_, _| {})
 }

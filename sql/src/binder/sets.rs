@@ -19,12 +19,13 @@ use std::ops::ControlFlow;
 
 /// The lists that a function's rows are the elements of, and the names of their columns where the
 /// function gives them.
-struct Lists {
-    exprs: Vec<Expr>,
+pub(super) struct Lists {
+    pub(super) exprs: Vec<Expr>,
     columns: &'static [&'static str],
 }
 
-fn lists_of(function: &str, args: Vec<Expr>) -> Option<Lists> {
+/// The lists of a call, if its function gives rows.
+pub(super) fn lists_of(function: &str, args: Vec<Expr>) -> Option<Lists> {
     let one = |name: &str, args, columns| Some(Lists { exprs: vec![call(name, args)], columns });
     let each = |values: &str, args: Vec<Expr>| {
         let exprs = vec![call("jsonb_object_keys", args.clone()), call(values, args)];

@@ -19,6 +19,9 @@ use sqlparser::ast::BinaryOperator;
 use std::sync::{Arc, LazyLock};
 use weir_catalog::SqlState;
 
+/// A list, empty where it is NULL.
+pub const OR_EMPTY: &str = "weir_list_or_empty";
+
 /// The functions of this file.
 pub fn functions() -> Vec<Function> {
     let boolean = |_: &[DataType], _: &[Option<&ScalarValue>]| DataType::Boolean;
@@ -33,6 +36,7 @@ pub fn functions() -> Vec<Function> {
         Function::new("array_lower", list_and_number, integer, Kernel::Columns(lower)),
         Function::new("array_dims", one_list, |_, _| DataType::Utf8, Kernel::Columns(dims)),
         Function::new("array_fill", coerce_fill, list_of_first, Kernel::Columns(fill)),
+        Function::new(OR_EMPTY, one_list, first, Kernel::Columns(or_empty)),
         Function::new("trim_array", list_and_number, first, Kernel::Columns(trim)),
         Function::new("_pg_expandarray", one_list, |t, _| list_of(numbered(&t[0])), Kernel::Columns(expand)),
     ]
@@ -265,6 +269,21 @@ fn fill(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
         indices.extend(std::iter::repeat_n(row as u32, length));
     }
     let values = take(&args[0], &UInt32Array::from(indices), None)?;
+    Ok(Arc::new(ListArray::try_new(Arc::clone(field), OffsetBuffer::from_lengths(lengths), values, None)?))
+}
+
+fn or_empty(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
+    let DataType::List(field) = output else { return internal_err!("a list is a list") };
+    let lists = args[0].as_list::<i32>();
+    if lists.null_count() == 0 {
+        return Ok(Arc::clone(&args[0]));
+    }
+    let parts: Vec<ArrayRef> = lists.iter().flatten().collect();
+    let lengths = lists.iter().map(|list| list.map_or(0, |list| list.len()));
+    let values = match parts.is_empty() {
+        true => lists.values().slice(0, 0),
+        false => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
+    };
     Ok(Arc::new(ListArray::try_new(Arc::clone(field), OffsetBuffer::from_lengths(lengths), values, None)?))
 }
 

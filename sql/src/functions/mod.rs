@@ -5,7 +5,7 @@
 
 mod age;
 pub mod aggregate;
-mod array;
+pub mod array;
 mod bounded;
 mod bucket;
 pub mod calendar;
