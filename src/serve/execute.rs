@@ -35,7 +35,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_sql::functions::analyzer_rules;
+use weir_sql::functions::batch_analyzer_rules;
 use weir_sql::plan::optimize::planning_options;
 
 /// The threads that run queries, and what all queries' plans are made with.
@@ -70,7 +70,7 @@ impl QueryEngine {
         let all = SessionStateBuilder::new()
             .with_optimizer_rules(weir_sql::binder::optimize::batch_rules())
             .with_config(session)
-            .with_analyzer_rules(analyzer_rules())
+            .with_analyzer_rules(batch_analyzer_rules())
             .with_query_planner(Arc::new(WindowQueryPlanner))
             .build();
         Ok(Self { runtime: Some(runtime), planners: Arc::new(Planners { lookups, all }) })

@@ -22,8 +22,13 @@ use std::sync::Arc;
 
 /// The aggregates of this file.
 pub fn functions() -> Vec<Arc<AggregateUDF>> {
-    let extreme = |inner, wanted| Arc::new(AggregateUDF::from(Extreme { inner, wanted: Wanted(wanted) }));
-    vec![extreme(min_udaf(), Ordering::Less), extreme(max_udaf(), Ordering::Greater)]
+    vec![of(Ordering::Less), of(Ordering::Greater)]
+}
+
+/// `max` or `min`: the aggregate whose value compares so with all others.
+pub(super) fn of(wanted: Ordering) -> Arc<AggregateUDF> {
+    let inner = if wanted == Ordering::Greater { max_udaf() } else { min_udaf() };
+    Arc::new(AggregateUDF::from(Extreme { inner, wanted: Wanted(wanted) }))
 }
 
 /// How a value must compare with the best one to take its place.
@@ -34,6 +39,11 @@ struct Wanted(Ordering);
 struct Extreme {
     inner: Arc<AggregateUDF>,
     wanted: Wanted,
+}
+
+/// Intervals by their length; those of one length by their parts, so that each has its place.
+fn place(v: IntervalMonthDayNano) -> (i128, i32, i32, i64) {
+    (length_ns(v), v.months, v.days, v.nanoseconds)
 }
 
 /// The order of floats: NaN is equal to itself and above all others, zeros are equal.
@@ -65,7 +75,7 @@ impl Wanted {
             DataType::Float64 => floats!(Float64Type, f64),
             DataType::Interval(_) => {
                 let better = move |best: &mut IntervalMonthDayNano, new: IntervalMonthDayNano| {
-                    if length_ns(new).cmp(&length_ns(*best)) == wanted {
+                    if place(new).cmp(&place(*best)) == wanted {
                         *best = new;
                     }
                 };
@@ -148,31 +158,31 @@ impl AggregateUDFImpl for Extreme {
 struct IntervalExtreme {
     wanted: Wanted,
 
-    /// By length: the first interval of it, and how many there are.
-    lengths: BTreeMap<i128, (IntervalMonthDayNano, u64)>,
+    /// By place: the interval, and how often it is there.
+    places: BTreeMap<(i128, i32, i32, i64), (IntervalMonthDayNano, u64)>,
 }
 
 impl IntervalExtreme {
     fn new(wanted: Wanted) -> Self {
-        Self { wanted, lengths: BTreeMap::new() }
+        Self { wanted, places: BTreeMap::new() }
     }
 }
 
 impl Accumulator for IntervalExtreme {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for value in values[0].as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
-            self.lengths.entry(length_ns(value)).or_insert((value, 0)).1 += 1;
+            self.places.entry(place(value)).or_insert((value, 0)).1 += 1;
         }
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for value in values[0].as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
-            let length = length_ns(value);
-            if let Some((_, count)) = self.lengths.get_mut(&length) {
+            let place = place(value);
+            if let Some((_, count)) = self.places.get_mut(&place) {
                 *count -= 1;
                 if *count == 0 {
-                    self.lengths.remove(&length);
+                    self.places.remove(&place);
                 }
             }
         }
@@ -189,7 +199,7 @@ impl Accumulator for IntervalExtreme {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let best =
-            if self.wanted.is_max() { self.lengths.last_key_value() } else { self.lengths.first_key_value() };
+            if self.wanted.is_max() { self.places.last_key_value() } else { self.places.first_key_value() };
         Ok(ScalarValue::IntervalMonthDayNano(best.map(|(_, (value, _))| *value)))
     }
 
@@ -198,6 +208,7 @@ impl Accumulator for IntervalExtreme {
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.lengths.len() * size_of::<(i128, IntervalMonthDayNano, u64)>()
+        size_of_val(self)
+            + self.places.len() * size_of::<((i128, i32, i32, i64), IntervalMonthDayNano, u64)>()
     }
 }

@@ -2,15 +2,13 @@
 //! months spill into days of 30 a month, fractions of days into time.
 
 use super::numeric::PRECISION;
-use super::operator::is_comparison;
 use super::scalar::{Function, Kernel, exactly};
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Decimal128Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
-use datafusion_common::{DFSchema, Result, ScalarValue};
-use datafusion_expr::expr::{Between, InList, ScalarFunction};
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, ScalarUDF};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::ScalarUDF;
 use std::sync::{Arc, LazyLock};
 
 /// Nanoseconds a day.
@@ -71,54 +69,23 @@ pub fn length_ns(v: IntervalMonthDayNano) -> i128 {
     (i128::from(v.months) * 30 + i128::from(v.days)) * i128::from(DAY_NS) + i128::from(v.nanoseconds)
 }
 
-static LENGTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+/// The lengths of a column of intervals.
+pub(super) fn lengths(intervals: &ArrayRef) -> ArrayRef {
+    let values = intervals.as_primitive::<IntervalMonthDayNanoType>();
+    let lengths = values.unary::<_, Decimal128Type>(length_ns);
+    Arc::new(lengths.with_data_type(DataType::Decimal128(PRECISION, 0)))
+}
+
+/// `interval_length(i)`: the length in nanoseconds.
+pub(super) static LENGTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
     let coerce = |t: &[DataType]| exactly(t, &[DataType::Interval(IntervalUnit::MonthDayNano)]);
     let output = |_: &[DataType], _: &[Option<&ScalarValue>]| DataType::Decimal128(PRECISION, 0);
     let kernel = |args: &[ArrayRef], output: &DataType| -> Result<ArrayRef> {
-        let values = args[0].as_primitive::<IntervalMonthDayNanoType>();
-        let lengths = values.unary::<_, Decimal128Type>(length_ns);
-        Ok(Arc::new(lengths.with_data_type(output.clone())))
+        debug_assert_eq!(*output, DataType::Decimal128(PRECISION, 0));
+        Ok(lengths(&args[0]))
     };
     Function::new("interval_length", coerce, output, Kernel::Columns(kernel)).udf()
 });
-
-/// A comparison of intervals as one of their lengths; others as they are.
-pub fn comparable(binary: BinaryExpr, schema: &DFSchema) -> BinaryExpr {
-    let intervals = is_interval(&binary.left, schema) && is_interval(&binary.right, schema);
-    if !is_comparison(binary.op) || !intervals {
-        return binary;
-    }
-    BinaryExpr { left: Box::new(length(*binary.left)), op: binary.op, right: Box::new(length(*binary.right)) }
-}
-
-fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
-}
-
-fn length(expr: Expr) -> Expr {
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&LENGTH), vec![expr]))
-}
-
-/// The same of `BETWEEN`.
-pub fn between(between: Between, schema: &DFSchema) -> Between {
-    if ![&between.expr, &between.low, &between.high].iter().all(|e| is_interval(e, schema)) {
-        return between;
-    }
-    let length = |e: Box<Expr>| Box::new(length(*e));
-    Between { expr: length(between.expr), low: length(between.low), high: length(between.high), ..between }
-}
-
-/// The same of `IN (…)`.
-pub fn in_list(list: InList, schema: &DFSchema) -> InList {
-    if !is_interval(&list.expr, schema) || !list.list.iter().all(|e| is_interval(e, schema)) {
-        return list;
-    }
-    InList {
-        expr: Box::new(length(*list.expr)),
-        list: list.list.into_iter().map(length).collect(),
-        negated: list.negated,
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,8 @@ mod bucket;
 pub mod calendar;
 pub mod cast;
 pub mod clock;
+pub mod comparison;
+pub mod comparison_plan;
 pub mod datetime;
 pub mod error;
 mod extreme;
@@ -19,6 +21,7 @@ pub mod interval;
 pub mod json;
 pub mod json_build;
 mod json_change;
+mod json_key;
 mod json_operator;
 pub mod json_rows;
 pub mod json_value;
@@ -176,10 +179,18 @@ pub fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     vec![
         Arc::new(rules::Operators),
+        Arc::new(comparison_plan::ComparedRows(comparison::Keys::Forms)),
         Arc::new(ResolveGroupingFunction::new()),
         Arc::new(TypeCoercion::new()),
         Arc::new(rules::Casts),
     ]
+}
+
+/// The rewrites of a batch.
+pub fn batch_analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let floats = comparison_plan::ComparedRows(comparison::Keys::Floats);
+    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 2] = [Arc::new(rules::Floats), Arc::new(floats)];
+    own.into_iter().chain(analyzer_rules()).collect()
 }
 
 #[cfg(test)]

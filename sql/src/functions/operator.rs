@@ -426,7 +426,8 @@ fn floats(op: Op, left: &ColumnarValue, right: &ColumnarValue) -> Result<ArrayRe
                     let state = SqlState::NUMERIC_VALUE_OUT_OF_RANGE;
                     return Err(super::error::arrow_failure(state, "value out of range: overflow"));
                 }
-                Ok(value)
+                // One NaN: a processor's own may have a sign, and compare below all numbers.
+                Ok(if value.is_nan() { <$t as ArrowPrimitiveType>::Native::NAN } else { value })
             };
             let result: PrimitiveArray<$t> =
                 arity::try_binary(left.as_primitive::<$t>(), right.as_primitive::<$t>(), f)?;

@@ -51,6 +51,8 @@ pub fn float(text: &str) -> Result<f64, ParseError> {
         return Err(Syntax);
     }
     let value: f64 = text.parse().map_err(|_| Syntax)?;
+    // One NaN, whatever sign it is given.
+    let value = if value.is_nan() { f64::NAN } else { value };
     let digits = word.split(['e', 'E']).next().unwrap_or_default();
     let lost = value == 0.0 && digits.bytes().any(|b| (b'1'..=b'9').contains(&b));
     if !special && (value.is_infinite() || lost) { Err(OutOfRange) } else { Ok(value) }

@@ -1,7 +1,8 @@
 //! Rewrites of a bound plan that give operators and casts PostgreSQL's meaning, whoever put them
 //! there: the user, or DataFusion's type coercion.
 
-use super::{cast, interval, math, numeric, operator, real, string};
+use super::comparison::Keys;
+use super::{cast, comparison, math, numeric, operator, real, string};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result};
@@ -11,7 +12,7 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::AnalyzerRule;
 
 /// Before type coercion: arithmetic that was bound as DataFusion's (beside parameters) becomes ours,
-/// intervals are compared by their length, `SIMILAR TO` gets a pattern that it understands, and what
+/// intervals and jsonb are compared by their keys, `SIMILAR TO` gets a pattern that it understands, and what
 /// constants say about types is settled.
 #[derive(Debug)]
 pub struct Operators;
@@ -22,12 +23,10 @@ impl AnalyzerRule for Operators {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        rewrite(plan, |expr, schema| match expr {
-            Expr::BinaryExpr(binary) => {
-                operator::replaced(real::comparable(interval::comparable(binary, schema), schema)?, schema)
-            }
-            Expr::Between(between) => real::between(interval::between(between, schema), schema),
-            Expr::InList(list) => real::in_list(interval::in_list(list, schema), schema),
+        rewrite(plan, |expr, schema| match comparison::compared(expr, Keys::Forms, schema)? {
+            Expr::BinaryExpr(binary) => operator::replaced(real::comparable(binary, schema)?, schema),
+            Expr::Between(between) => real::between(between, schema),
+            Expr::InList(list) => real::in_list(list, schema),
             Expr::Case(case) => real::case(case, schema),
             Expr::ScalarFunction(call) => Ok(math::with_constant_digits(call)),
             Expr::Literal(value, metadata) => {
@@ -37,6 +36,20 @@ impl AnalyzerRule for Operators {
             Expr::SimilarTo(like) => Ok(Expr::SimilarTo(string::similar_pattern(like))),
             other => Ok(other),
         })
+    }
+}
+
+/// In a batch: floats are compared by their keys.
+#[derive(Debug)]
+pub struct Floats;
+
+impl AnalyzerRule for Floats {
+    fn name(&self) -> &str {
+        "weir_floats"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite(plan, |expr, schema| comparison::compared(expr, Keys::Floats, schema))
     }
 }
 
