@@ -230,7 +230,9 @@ fn file_schema(sink: &Sink) -> SchemaRef {
     let field = |column: &weir_catalog::Column| {
         let field = Field::new(&column.name, column.data_type.clone(), true);
         match column.sql_type.as_str() {
-            "jsonb" => field.with_metadata([("weir.type".to_owned(), "jsonb".to_owned())].into()),
+            json @ ("json" | "jsonb") => {
+                field.with_metadata([("weir.type".to_owned(), json.to_owned())].into())
+            }
             _ => field,
         }
     };

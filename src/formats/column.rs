@@ -109,7 +109,7 @@ impl ColumnBuilder {
                 Vec::new(),
                 match sql_type {
                     "uuid" => TextKind::Uuid,
-                    "jsonb" => TextKind::Json,
+                    "json" | "jsonb" => TextKind::Json,
                     _ => TextKind::Plain,
                 },
             ),

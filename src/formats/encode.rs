@@ -232,7 +232,7 @@ fn push_json(array: &dyn Array, field: &Field, row: usize, out: &mut BytesMut, t
 }
 
 fn is_json(field: &Field) -> bool {
-    field.metadata().get("weir.type").is_some_and(|t| t == "jsonb")
+    field.metadata().get("weir.type").is_some_and(|t| t == "json" || t == "jsonb")
 }
 
 fn push_json_sequence(

@@ -75,7 +75,7 @@ impl Target {
         self.layout.keys(rows)
     }
 
-    /// The rows as their columns' declared types store them: jsonb and uuid in their normal form,
+    /// The rows as their columns' declared types store them: jsonb and uuid in their normal form, json that is JSON, times rounded,
     /// `character(n)` without the spaces that fill it up; text that is too long is refused.
     pub fn stored(&self, rows: RecordBatch) -> Result<RecordBatch, SessionError> {
         let mut arrays = rows.columns().to_vec();
@@ -83,7 +83,7 @@ impl Target {
             if column.data_type != DataType::Utf8 {
                 continue;
             }
-            if matches!(column.sql_type.as_str(), "jsonb" | "uuid") {
+            if matches!(column.sql_type.as_str(), "json" | "jsonb" | "uuid") {
                 *array = cast_column(array, &column.field()).map_err(ServeError::from)?;
             } else if column.sql_type.starts_with("character") {
                 let Some(most) = length_of(&column.sql_type) else { continue };

@@ -53,10 +53,12 @@ fn typed(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlErro
     }
     let from = expr.to_field(schema).map_err(reported)?.1;
     let same_mark = distinct_mark(&from) == marked;
+    let is_json = |mark: Option<&str>| matches!(mark, Some("json" | "jsonb"));
     if from.data_type() == to.data_type() && (same_mark || marked.is_none()) {
         Ok(expr)
-    } else if assignable(from.data_type(), to.data_type())
-        && (marked.is_none() || *from.data_type() == DataType::Null)
+    } else if (is_json(distinct_mark(&from)) && is_json(marked))
+        || (assignable(from.data_type(), to.data_type())
+            && (marked.is_none() || *from.data_type() == DataType::Null))
     {
         Ok(cast(expr, &to))
     } else {

@@ -3,6 +3,7 @@
 //! ```text
 //!   jsonb_agg(x ORDER BY y)                          collected array_agg(to_jsonb(x) ORDER BY y)
 //!   jsonb_object_agg(k, v)                           collected array_agg(k::text), array_agg(to_jsonb(v))
+//!   json_agg(x), json_object_agg(k, v)               the same of to_json
 //!   percentile_disc(f) WITHIN GROUP (ORDER BY x)     percentile of array_agg(x ORDER BY x), f
 //! ```
 
@@ -19,18 +20,17 @@ pub(super) fn rewrite(expr: &mut Expr) {
     let Expr::Function(function) = &*expr else { return };
     let Some(ObjectNamePart::Identifier(ident)) = function.name.0.last() else { return };
     let Some(args) = arguments(function) else { return };
-    let json = |value: &Expr| call("to_jsonb", vec![value.clone()]);
+    let of = |converts: &str, value: &Expr| collected(function, call(converts, vec![value.clone()]));
+    let name_of = |name: &Expr| collected(function, cast_to(name.clone(), ast::DataType::Text));
     let changed = match (fold(ident).as_str(), args.as_slice()) {
-        ("jsonb_agg" | "json_agg", [value]) => {
-            call(json_build::COLLECT_ARRAY, vec![collected(function, json(value))])
+        ("jsonb_agg", [value]) => call(json_build::COLLECT_ARRAY, vec![of("to_jsonb", value)]),
+        ("json_agg", [value]) => call(json_build::COLLECT_JSON_ARRAY, vec![of(json_build::JSON_ITEM, value)]),
+        ("jsonb_object_agg", [name, value]) => {
+            call(json_build::COLLECT_OBJECT, vec![name_of(name), of("to_jsonb", value)])
         }
-        ("jsonb_object_agg" | "json_object_agg", [name, value]) => call(
-            json_build::COLLECT_OBJECT,
-            vec![
-                collected(function, cast_to(name.clone(), ast::DataType::Text)),
-                collected(function, json(value)),
-            ],
-        ),
+        ("json_object_agg", [name, value]) => {
+            call(json_build::COLLECT_JSON_OBJECT, vec![name_of(name), of("to_json", value)])
+        }
         ("percentile_cont", [fraction]) => ordered(function, percentile::PERCENTILE_CONT, Some(fraction)),
         ("percentile_disc", [fraction]) => ordered(function, percentile::PERCENTILE_DISC, Some(fraction)),
         ("mode", []) => ordered(function, percentile::MODE, None),

@@ -223,6 +223,9 @@ fn retype_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
             _ => {}
         }
     }
+    if is_comparison(op) {
+        check_not_json([&left, &right], op, schema)?;
+    }
     if let (Ok(l), Ok(r)) = (left.get_type(schema), right.get_type(schema)) {
         let mixed =
             is_comparison(op) && is_string(&l) != is_string(&r) && l != DataType::Null && r != DataType::Null;
@@ -232,6 +235,23 @@ fn retype_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
         }
     }
     Ok(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+}
+
+/// json has no comparisons, as it is text that may say the same in other words.
+fn check_not_json(operands: [&Expr; 2], op: Operator, schema: &DFSchema) -> Result<()> {
+    let names = operands.map(|operand| {
+        let field = operand.to_field(schema).ok()?.1;
+        Some(match field.metadata().get(TYPE_KEY) {
+            Some(marker) => weir_catalog::column::base_type(marker),
+            None if is_unknown(operand) => "unknown".to_owned(),
+            None => type_name(field.data_type()),
+        })
+    });
+    let [Some(left), Some(right)] = names else { return Ok(()) };
+    match left == "json" || right == "json" {
+        true => Err(external(report::no_operator(&left, &op.to_string(), &right))),
+        false => Ok(()),
+    }
 }
 
 fn is_comparison(op: Operator) -> bool {

@@ -7,14 +7,15 @@
 //!   SELECT jsonb_array_elements(j)        SELECT unnest(jsonb_array_elements(j))
 //! ```
 
+use super::column_name::MARK;
 use super::rewrite::{call, cast_to};
-use crate::functions::{json_rows, regexp};
+use crate::functions::{json_part, json_rows, regexp};
 use crate::parser::fold;
 use sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Query, Select,
     TableFactor, Value, VisitMut, VisitorMut,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// The lists that a function's rows are the elements of, and the names of their columns where the
@@ -27,20 +28,22 @@ pub(super) struct Lists {
 /// The lists of a call, if its function gives rows.
 pub(super) fn lists_of(function: &str, args: Vec<Expr>) -> Option<Lists> {
     let one = |name: &str, args, columns| Some(Lists { exprs: vec![call(name, args)], columns });
-    let each = |values: &str, args: Vec<Expr>| {
-        let exprs = vec![call("jsonb_object_keys", args.clone()), call(values, args)];
+    let each = |names: &str, values: &str, args: Vec<Expr>| {
+        let exprs = vec![call(names, args.clone()), call(values, args)];
         Some(Lists { exprs, columns: &["key", "value"] })
     };
     match function {
         "unnest" => Some(Lists { exprs: args, columns: &[] }),
         "generate_series" => one("generate_series", series_of_times(args), &[]),
-        "jsonb_array_elements" | "json_array_elements" => one("jsonb_array_elements", args, &["value"]),
-        "jsonb_array_elements_text" | "json_array_elements_text" => {
-            one("jsonb_array_elements_text", args, &["value"])
-        }
-        "jsonb_object_keys" | "json_object_keys" => one("jsonb_object_keys", args, &[]),
-        "jsonb_each" | "json_each" => each(json_rows::EACH_VALUES, args),
-        "jsonb_each_text" | "json_each_text" => each(json_rows::EACH_TEXTS, args),
+        "jsonb_array_elements"
+        | "json_array_elements"
+        | "jsonb_array_elements_text"
+        | "json_array_elements_text" => one(function, args, &["value"]),
+        "jsonb_object_keys" | "json_object_keys" => one(function, args, &[]),
+        "jsonb_each" => each("jsonb_object_keys", json_rows::EACH_VALUES, args),
+        "json_each" => each("json_object_keys", json_part::EACH_VALUES, args),
+        "jsonb_each_text" => each("jsonb_object_keys", json_rows::EACH_TEXTS, args),
+        "json_each_text" => each("json_object_keys", json_part::EACH_TEXTS, args),
         "regexp_split_to_table" => one("regexp_split_to_array", args, &[]),
         "regexp_matches" => one(regexp::REGEXP_MATCHES, args, &[]),
         "_pg_expandarray" => one("_pg_expandarray", args, &[]),
@@ -204,7 +207,7 @@ fn table_alias(name: &str) -> ast::TableAlias {
 /// Rewrites the functions in a SELECT's FROM and among its items. The alias of a function with a
 /// named column stands for that column: `jsonb_array_elements(j) e` for `e.value`.
 pub(super) fn rewrite_select(select: &mut Select) {
-    let (mut named, mut jsonb) = (HashMap::new(), HashMap::new());
+    let (mut named, mut jsons) = (HashMap::new(), HashMap::new());
     for from in &mut select.from {
         let joined = from.joins.iter_mut().map(|join| &mut join.relation);
         for factor in std::iter::once(&mut from.relation).chain(joined) {
@@ -217,18 +220,24 @@ pub(super) fn rewrite_select(select: &mut Select) {
                 named.insert(fold(&alias.name), column.name.clone());
             }
             if let TableFactor::UNNEST { alias: Some(alias), array_exprs, .. } = factor
-                && let Some(column) = jsonb_column(array_exprs).and_then(|at| alias.columns.get(at))
+                && let Some((at, data_type)) = json_column(array_exprs)
+                && let Some(column) = alias.columns.get(at)
             {
-                jsonb.insert(fold(&column.name), alias.name.clone());
+                jsons.insert(fold(&column.name), (alias.name.clone(), data_type));
             }
         }
+    }
+    let mut taken = HashSet::new();
+    for item in &mut select.projection {
+        let changes = |column: &str| named.contains_key(column) || jsons.contains_key(column);
+        name_column(item, changes, &mut taken);
     }
     if !named.is_empty() {
         // Its break is never taken.
         let _ = select.visit(&mut Renamer { named });
     }
-    if !jsonb.is_empty() {
-        let mut types = JsonbColumns { columns: jsonb };
+    if !jsons.is_empty() {
+        let mut types = JsonColumns { columns: jsons };
         let _ = select.projection.visit(&mut types);
         let _ = select.selection.visit(&mut types);
         let _ = select.group_by.visit(&mut types);
@@ -237,37 +246,63 @@ pub(super) fn rewrite_select(select: &mut Select) {
     let _ = select.projection.visit(&mut ItemRows::default());
 }
 
-/// Which of the lists has elements that are jsonb.
-fn jsonb_column(lists: &[Expr]) -> Option<usize> {
-    let is_jsonb = |list: &Expr| {
-        let Expr::Function(function) = list else { return false };
-        let name = function.name.to_string();
-        name == "jsonb_array_elements" || name == json_rows::EACH_VALUES
+/// An item that is a column whose expression will be another one keeps the column's name, set apart
+/// from those before it.
+fn name_column(item: &mut ast::SelectItem, changes: impl Fn(&str) -> bool, taken: &mut HashSet<String>) {
+    let ast::SelectItem::UnnamedExpr(expr) = item else { return };
+    let column = match &*expr {
+        Expr::Identifier(column) => column.clone(),
+        Expr::CompoundIdentifier(parts) => match parts.last() {
+            Some(column) => column.clone(),
+            None => return,
+        },
+        _ => return,
     };
-    lists.iter().position(is_jsonb)
+    if changes(&fold(&column)) {
+        let expr = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
+        let alias = match taken.insert(fold(&column)) {
+            true => column,
+            false => Ident::with_quote('"', format!("{}{MARK}{}", fold(&column), taken.len())),
+        };
+        *item = ast::SelectItem::ExprWithAlias { expr, alias };
+    }
 }
 
-/// Gives the values out of jsonb their type: an element of a list has none of its own.
-struct JsonbColumns {
-    /// The table of each such column.
-    columns: HashMap<String, Ident>,
+/// Which of the lists has elements that are json or jsonb, and which of them.
+fn json_column(lists: &[Expr]) -> Option<(usize, ast::DataType)> {
+    let json = |(at, list): (usize, &Expr)| {
+        let Expr::Function(function) = list else { return None };
+        let data_type = match function.name.to_string().as_str() {
+            "jsonb_array_elements" | json_rows::EACH_VALUES => ast::DataType::JSONB,
+            "json_array_elements" | json_part::EACH_VALUES => ast::DataType::JSON,
+            _ => return None,
+        };
+        Some((at, data_type))
+    };
+    lists.iter().enumerate().find_map(json)
 }
 
-impl VisitorMut for JsonbColumns {
+/// Gives the values out of JSON their type: an element of a list has none of its own.
+struct JsonColumns {
+    /// The table of each such column, and the column's type.
+    columns: HashMap<String, (Ident, ast::DataType)>,
+}
+
+impl VisitorMut for JsonColumns {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let is_jsonb = match &*expr {
-            Expr::Identifier(column) => self.columns.contains_key(&fold(column)),
+        let found = match &*expr {
+            Expr::Identifier(column) => self.columns.get(&fold(column)),
             Expr::CompoundIdentifier(parts) => match parts.as_slice() {
-                [table, column] => self.columns.get(&fold(column)).is_some_and(|t| fold(t) == fold(table)),
-                _ => false,
+                [table, column] => self.columns.get(&fold(column)).filter(|(of, _)| fold(of) == fold(table)),
+                _ => None,
             },
-            _ => false,
+            _ => None,
         };
-        if is_jsonb {
+        if let Some((_, data_type)) = found {
             let column = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
-            *expr = cast_to(column, ast::DataType::JSONB);
+            *expr = cast_to(column, data_type.clone());
         }
         ControlFlow::Continue(())
     }
@@ -338,9 +373,12 @@ impl VisitorMut for ItemRows {
             && let Some(mut lists) = lists.filter(|lists| lists.exprs.len() == 1)
             && let Some(list) = lists.exprs.pop()
         {
-            let jsonb = jsonb_column(std::slice::from_ref(&list)).is_some();
+            let json = json_column(std::slice::from_ref(&list));
             let rows = call("unnest", vec![list]);
-            *expr = if jsonb { cast_to(rows, ast::DataType::JSONB) } else { rows };
+            *expr = match json {
+                Some((_, data_type)) => cast_to(rows, data_type),
+                None => rows,
+            };
         }
         ControlFlow::Continue(())
     }

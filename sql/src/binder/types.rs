@@ -3,7 +3,7 @@
 //! ```text
 //!   boolean Boolean           smallint, int, bigint  Int16, Int32, Int64     real, double  Float32, Float64
 //!   numeric Decimal128(38,10) numeric(p,s)  Decimal128(p,s)                  bytea  Binary
-//!   text, varchar, char, name Utf8          jsonb, uuid  Utf8 with metadata {"weir.type": …}
+//!   text, varchar, char, name Utf8    json, jsonb, uuid  Utf8 with metadata {"weir.type": …}
 //!   date Date32               time Time64(µs)        timestamp Timestamp(µs)  timestamptz Timestamp(µs, "+00:00")
 //!   interval Interval(MonthDayNano)         t[]  List    struct<…>  Struct    oid and its kin  Int64
 //! ```
@@ -171,7 +171,8 @@ fn marker(sql: &ast::DataType) -> Option<String> {
     use ast::DataType as Sql;
     let known = |marker: &str| Some(marker.to_owned());
     match sql {
-        Sql::JSON | Sql::JSONB => known("jsonb"),
+        Sql::JSON => known("json"),
+        Sql::JSONB => known("jsonb"),
         Sql::Uuid => known("uuid"),
         Sql::Varchar(_)
         | Sql::CharacterVarying(_)
@@ -179,9 +180,10 @@ fn marker(sql: &ast::DataType) -> Option<String> {
         | Sql::Char(_)
         | Sql::Character(_) => sized_text(sql),
         Sql::Custom(name, _) => match last_part(name).as_str() {
-            "json" | "jsonb" => known("jsonb"),
             "varchar" => known("character varying"),
-            marker @ ("uuid" | "oid" | "xid" | "name" | "char" | "bpchar") => known(marker),
+            marker @ ("json" | "jsonb" | "uuid" | "oid" | "xid" | "name" | "char" | "bpchar") => {
+                known(marker)
+            }
             _ => None,
         },
         _ => None,

@@ -3,7 +3,7 @@
 
 use super::error::{external, failure};
 use super::parse::{self, ParseError};
-use super::{calendar, json, numeric, parse_array, text, type_name};
+use super::{calendar, json, json_text, numeric, parse_array, text, time_precision, type_name};
 use crate::error::SqlError;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, ListArray, PrimitiveArray,
@@ -229,11 +229,15 @@ fn from_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
     }
 }
 
-/// uuid and jsonb are text in a normal form.
+/// uuid and jsonb are text in a normal form, json is any text that is JSON.
 fn marked_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
     let values = match to.metadata().get(TYPE_KEY).map(String::as_str) {
         Some("uuid") => parsed(texts, to, parse::uuid)?,
         Some("jsonb") => parsed(texts, to, |t| json::normalized(t).ok_or(ParseError::Syntax))?,
+        Some("json") => {
+            let kept = |t: &str| json_text::is_valid(t).then(|| t.to_owned()).ok_or(ParseError::Syntax);
+            parsed(texts, to, kept)?
+        }
         Some(sized) => return held_to_length(texts, sized),
         None => return Ok(Arc::new(texts.clone())),
     };

@@ -4,6 +4,7 @@
 //! last of equal keys, one space after `:` and `,`.
 
 use super::json_operator::text_list;
+use super::json_part;
 use super::json_value::Json;
 use super::scalar::{Function, Kernel, exactly, marked};
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
@@ -30,8 +31,8 @@ pub fn functions() -> Vec<Function> {
     vec![
         get_function("jsonb_get", false),
         get_function("jsonb_get_text", true),
-        path_function("jsonb_extract_path", false).aliases(&["json_extract_path"]),
-        path_function("jsonb_extract_path_text", true).aliases(&["json_extract_path_text"]),
+        path_function("jsonb_extract_path", false),
+        path_function("jsonb_extract_path_text", true),
         Function::new("jsonb_typeof", text, |_, _| DataType::Utf8, Kernel::Columns(type_of))
             .aliases(&["json_typeof"]),
         Function::new("jsonb_array_length", text, |_, _| DataType::Int32, Kernel::Columns(array_length))
@@ -103,8 +104,10 @@ impl ExprPlanner for JsonPlanner {
             BinaryOperator::HashLongArrow => &PATH_TEXT,
             _ => return Ok(PlannerResult::Original(expr)),
         };
-        let RawBinaryExpr { left, mut right, .. } = expr;
-        let by_path = matches!(expr.op, BinaryOperator::HashArrow | BinaryOperator::HashLongArrow);
+        let RawBinaryExpr { op, left, mut right } = expr;
+        let of_json = left.to_field(schema).is_ok_and(|(_, field)| is_json(&field) && !is_jsonb(&field));
+        let function = json_part::operator(&op).filter(|_| of_json).unwrap_or(function);
+        let by_path = matches!(op, BinaryOperator::HashArrow | BinaryOperator::HashLongArrow);
         if by_path && matches!(right.get_type(schema)?, DataType::Utf8) {
             right = Expr::Cast(Cast::new(Box::new(right), text_list()));
         }
@@ -121,6 +124,11 @@ pub(super) fn jsonb() -> FieldRef {
 /// Whether a field is of type jsonb.
 pub(super) fn is_jsonb(field: &Field) -> bool {
     field.metadata().get(TYPE_KEY).is_some_and(|marker| marker == "jsonb")
+}
+
+/// Whether a field is of type json or jsonb.
+pub(super) fn is_json(field: &Field) -> bool {
+    field.metadata().get(TYPE_KEY).is_some_and(|marker| marker == "jsonb" || marker == "json")
 }
 
 /// The parsed JSON of each row, and what `f` makes of it.

@@ -22,7 +22,6 @@ pub fn functions() -> Vec<Function> {
         Function::new("jsonb_set", coerce_change, |_, _| DataType::Utf8, Kernel::Columns(set)).jsonb(),
         Function::new("jsonb_insert", coerce_change, |_, _| DataType::Utf8, Kernel::Columns(insert)).jsonb(),
         Function::new("jsonb_strip_nulls", one_text, |_, _| DataType::Utf8, Kernel::Columns(strip_nulls))
-            .aliases(&["json_strip_nulls"])
             .jsonb(),
         Function::new("jsonb_pretty", one_text, |_, _| DataType::Utf8, Kernel::Columns(pretty)),
     ]

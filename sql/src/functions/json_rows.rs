@@ -23,11 +23,9 @@ pub fn functions() -> Vec<Function> {
     };
     let text = |types: &[DataType]| exactly(types, &[DataType::Utf8]);
     vec![
-        Function::new("jsonb_array_elements", text, list, Kernel::Columns(elements))
-            .aliases(&["json_array_elements"]),
-        Function::new("jsonb_array_elements_text", text, list, Kernel::Columns(element_texts))
-            .aliases(&["json_array_elements_text"]),
-        Function::new("jsonb_object_keys", text, list, Kernel::Columns(keys)).aliases(&["json_object_keys"]),
+        Function::new("jsonb_array_elements", text, list, Kernel::Columns(elements)),
+        Function::new("jsonb_array_elements_text", text, list, Kernel::Columns(element_texts)),
+        Function::new("jsonb_object_keys", text, list, Kernel::Columns(keys)),
         Function::new(EACH_VALUES, text, list, Kernel::Columns(values)),
         Function::new(EACH_TEXTS, text, list, Kernel::Columns(value_texts)),
     ]

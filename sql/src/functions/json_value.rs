@@ -153,7 +153,7 @@ impl Json {
     }
 }
 
-fn write_text(text: &str, out: &mut String) {
+pub(super) fn write_text(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 

@@ -23,7 +23,9 @@ pub mod json_build;
 mod json_change;
 mod json_key;
 mod json_operator;
+pub mod json_part;
 pub mod json_rows;
+mod json_text;
 pub mod json_value;
 pub mod make_time;
 pub mod math;
@@ -106,6 +108,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         json::functions(),
         json_build::functions(),
         json_operator::functions(),
+        json_part::functions(),
         json_rows::functions(),
     ];
     let own: Vec<Arc<ScalarUDF>> = families

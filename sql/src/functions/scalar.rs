@@ -39,7 +39,7 @@ pub struct Function {
     pub output: fn(&[DataType], &[Option<&ScalarValue>]) -> DataType,
     /// How it is computed.
     pub kernel: Kernel,
-    /// What a result of text stands for: `jsonb`.
+    /// What a result of text stands for: `jsonb`, `json`.
     marker: Option<&'static str>,
     signature: Signature,
 }
@@ -67,6 +67,13 @@ impl Function {
     #[must_use]
     pub fn jsonb(mut self) -> Self {
         self.marker = Some("jsonb");
+        self
+    }
+
+    /// Whose text is json.
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.marker = Some("json");
         self
     }
 
