@@ -26,15 +26,36 @@ pub type Key = Vec<usize>;
 pub const TYPE_KEY: &str = "weir.type";
 
 impl Column {
-    /// The Arrow field: a Utf8 that is not `text` says in its metadata what it is.
+    /// The Arrow field: a Utf8 that is not `text`, and a time that is held to a precision, say in
+    /// their metadata what they are.
     pub fn field(&self) -> Field {
         let field = Field::new(&self.name, self.data_type.clone(), self.nullable);
-        match self.sql_type.as_str() {
-            marker if self.data_type == DataType::Utf8 && marker != "text" => {
-                field.with_metadata([(TYPE_KEY.to_owned(), marker.to_owned())].into())
+        let marked = match self.data_type {
+            DataType::Utf8 => self.sql_type != "text",
+            DataType::Timestamp(..) | DataType::Time64(_) | DataType::Interval(_) => {
+                self.sql_type.contains('(') || self.sql_type.starts_with("interval ")
             }
-            _ => field,
+            _ => false,
+        };
+        match marked {
+            true => field.with_metadata([(TYPE_KEY.to_owned(), self.sql_type.clone())].into()),
+            false => field,
         }
+    }
+}
+
+/// A type without its length, precision or fields: `timestamp(0) with time zone` is a
+/// `timestamp with time zone`.
+pub fn base_type(sql_type: &str) -> String {
+    if sql_type.starts_with("interval ") {
+        return "interval".to_owned();
+    }
+    match sql_type.split_once('(') {
+        Some((base, rest)) => {
+            let suffix = rest.split_once(')').map_or("", |(_, suffix)| suffix);
+            format!("{}{suffix}", base.trim_end())
+        }
+        None => sql_type.to_owned(),
     }
 }
 

@@ -125,6 +125,7 @@ fn modifier_of(t: &PgType, arguments: &str) -> i64 {
         ("numeric", [precision]) => (precision << 16) + 4,
         ("numeric", [precision, scale]) => ((precision << 16) | scale) + 4,
         ("varchar" | "bpchar", [length]) => length + 4,
+        ("timestamp" | "timestamptz" | "time", [digits]) => *digits,
         _ => -1,
     }
 }
@@ -181,9 +182,13 @@ pub fn format_type(oid: i64, modifier: Option<i64>) -> String {
     let Some(t) = by_oid(oid) else {
         return if oid == 0 { "-".to_owned() } else { "???".to_owned() };
     };
-    match (t.name, modifier.filter(|m| *m >= 4)) {
-        ("numeric", Some(m)) => format!("numeric({},{})", (m - 4) >> 16, (m - 4) & 0xffff),
-        ("varchar" | "bpchar", Some(m)) => format!("{}({})", t.sql, m - 4),
+    match (t.name, modifier.filter(|m| *m >= 0)) {
+        ("numeric", Some(m @ 4..)) => format!("numeric({},{})", (m - 4) >> 16, (m - 4) & 0xffff),
+        ("varchar" | "bpchar", Some(m @ 4..)) => format!("{}({})", t.sql, m - 4),
+        ("timestamp" | "timestamptz" | "time", Some(digits)) => {
+            let (name, zone) = t.sql.split_once(' ').unwrap_or((t.sql, ""));
+            format!("{name}({digits}) {zone}")
+        }
         _ => t.sql.to_owned(),
     }
 }
@@ -211,7 +216,7 @@ mod tests {
         assert_eq!(of("int", DataType::Int32), "integer");
         assert_eq!(of("jsonb", DataType::Utf8), "jsonb");
         assert_eq!(of("timestamp with time zone", DataType::Utf8), "timestamp with time zone");
-        assert_eq!(of("timestamp(3) with time zone", DataType::Utf8), "timestamp with time zone");
+        assert_eq!(of("timestamp(3) with time zone", DataType::Utf8), "timestamp(3) with time zone");
         assert_eq!(of("struct<a int>", DataType::Struct(Default::default())), "record");
         assert_eq!(of("BIGINT[]", DataType::Int64), "bigint[]");
         assert_eq!(format_type(999_999, None), "???");

@@ -22,6 +22,7 @@ use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weir_catalog::column::TYPE_KEY;
 use weir_catalog::relation::OnConflict;
 use weir_catalog::{Column, Object, ObjectBody, ObjectId, ObjectName, SqlState};
 use weir_sql::functions::cast::cast_column;
@@ -80,6 +81,9 @@ impl Target {
     pub fn stored(&self, rows: RecordBatch) -> Result<RecordBatch, SessionError> {
         let mut arrays = rows.columns().to_vec();
         for (column, array) in self.columns.iter().zip(&mut arrays) {
+            if column.data_type.is_temporal() && column.field().metadata().contains_key(TYPE_KEY) {
+                *array = cast_column(array, &column.field()).map_err(ServeError::from)?;
+            }
             if column.data_type != DataType::Utf8 {
                 continue;
             }

@@ -162,12 +162,16 @@ pub fn filled_length(field: &Field) -> Option<usize> {
 }
 
 /// `pg_attribute.atttypmod`: precision and scale of a `numeric(p, s)`, the length of a
-/// `character varying(n)`, -1 for others.
+/// `character varying(n)`, the digits of a `timestamp(n)`, -1 for others.
 fn type_modifier(field: &Field) -> i32 {
     if let Some(length) = text_length(field) {
         return i32::try_from(length).map_or(-1, |length| length.saturating_add(4));
     }
     match field.data_type() {
+        DataType::Timestamp(..) | DataType::Time64(_) => {
+            let digits = field.metadata().get(TYPE_KEY).and_then(|held| held.split_once('(')?.1.get(..1));
+            digits.and_then(|digits| digits.parse().ok()).unwrap_or(-1)
+        }
         DataType::Decimal128(precision, scale) if *precision < BARE_NUMERIC_PRECISION && *scale >= 0 => {
             ((i32::from(*precision) << 16) | i32::from(*scale)) + 4
         }

@@ -10,7 +10,7 @@ use datafusion_expr::expr::{Cast, Placeholder};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection};
 use sqlparser::ast;
 use std::sync::Arc;
-use weir_catalog::column::{TYPE_KEY, arrow_schema};
+use weir_catalog::column::{TYPE_KEY, arrow_schema, base_type};
 use weir_catalog::{Column, SqlState};
 
 /// NULL of a column's type.
@@ -26,8 +26,10 @@ fn cast(expr: Expr, to: &FieldRef) -> Expr {
 /// type, no longer than declared.
 pub(super) fn assigned(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlError> {
     let value = typed(expr, schema, column)?;
-    match column.sql_type.starts_with("character") {
-        true => Ok(cast(value, &field_of(column))),
+    let to = field_of(column);
+    let sized = column.sql_type.starts_with("character") || to.data_type().is_temporal();
+    match sized && to.metadata().contains_key(TYPE_KEY) {
+        true => Ok(cast(value, &to)),
         false => Ok(value),
     }
 }
@@ -66,11 +68,13 @@ fn typed(expr: Expr, schema: &DFSchema, column: &Column) -> Result<Expr, SqlErro
     }
 }
 
-/// What a field is instead of text: text of any length is text.
+/// What a field is instead of text: text of any length is text, a time of any precision a time.
 fn distinct_mark(field: &Field) -> Option<&str> {
     let marker = field.metadata().get(TYPE_KEY)?;
-    (!marker.starts_with("character") && !matches!(marker.as_str(), "varchar" | "bpchar" | "name"))
-        .then_some(marker)
+    (*field.data_type() == DataType::Utf8
+        && !marker.starts_with("character")
+        && !matches!(marker.as_str(), "varchar" | "bpchar" | "name"))
+    .then_some(marker)
 }
 
 /// A nullable field of the column's type, marked where Arrow's does not tell it.
@@ -81,7 +85,7 @@ fn field_of(column: &Column) -> FieldRef {
 
 /// `column "a" is of type integer but expression is of type text`.
 fn mismatch(column: &Column, from: &Field) -> SqlError {
-    let to = column.sql_type.split('(').next().unwrap_or_default();
+    let to = base_type(&column.sql_type);
     let from = match from.metadata().get(TYPE_KEY) {
         Some(marker) => marker.clone(),
         None => type_name(from.data_type()),

@@ -148,8 +148,8 @@ fn column_name(expr: &Expr) -> Option<(String, u8)> {
 fn short_type_name(data_type: &ast::DataType) -> String {
     let long =
         super::types::sql_type_name(data_type).unwrap_or_else(|_| data_type.to_string().to_lowercase());
-    let name = long.split(['(', '[']).next().unwrap_or_default().trim();
-    match name {
+    let base = weir_catalog::column::base_type(&long);
+    match base.split('[').next().unwrap_or_default().trim() {
         "smallint" => "int2",
         "integer" => "int4",
         "bigint" => "int8",

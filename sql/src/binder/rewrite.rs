@@ -157,7 +157,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         }
         Expr::Interval(interval) => {
             if let Some(text) = interval_text(interval) {
-                *expr = typed_literal(text, ast::DataType::Interval { fields: None, precision: None });
+                *expr = typed_literal(text, interval_type(interval));
             }
         }
         Expr::Function(function) => match &mut function.args {
@@ -166,7 +166,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             }
             _ => {
                 record_arguments(function);
-                name_interval_parts(function);
+                named_arguments::rewrite(function);
                 order_distinct(function);
                 unqualify_function(function);
             }
@@ -213,31 +213,6 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         _ => {}
     }
     Ok(())
-}
-
-/// `make_interval(days => 10)` with all its arguments in order.
-fn name_interval_parts(function: &mut ast::Function) {
-    let named =
-        matches!(function.name.0.last(), Some(ObjectNamePart::Identifier(i)) if fold(i) == "make_interval");
-    let FunctionArguments::List(list) = &mut function.args else { return };
-    let zero = || Expr::Value(Value::Number("0".to_owned(), false).with_empty_span());
-    if !named || !list.args.iter().any(|arg| matches!(arg, ast::FunctionArg::Named { .. })) {
-        return;
-    }
-    let mut parts: Vec<Expr> = INTERVAL_PARTS.iter().map(|_| zero()).collect();
-    for (i, arg) in list.args.iter().enumerate() {
-        let (at, expr) = match arg {
-            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => (Some(i), expr),
-            ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(expr), .. } => {
-                (INTERVAL_PARTS.iter().position(|part| *part == fold(name)), expr)
-            }
-            _ => return,
-        };
-        let Some(part) = at.and_then(|at| parts.get_mut(at)) else { return };
-        *part = expr.clone();
-    }
-    let unnamed = |expr| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr));
-    list.args = parts.into_iter().map(unnamed).collect();
 }
 
 /// Rows among the items of a SELECT are records.
@@ -372,6 +347,30 @@ fn interval_text(interval: &ast::Interval) -> Option<String> {
         Ok(_) => Some(format!("{} {}", text.trim(), unit.to_string().to_lowercase())),
         Err(_) => Some(text.clone()),
     }
+}
+
+/// The type of an interval literal, whose fields say what is left of it: `'1 day 02:03' HOUR`.
+fn interval_type(interval: &ast::Interval) -> ast::DataType {
+    use ast::DateTimeField::{Day, Hour, Minute, Month, Second, Year};
+    use ast::IntervalFields;
+    let fields = match (&interval.leading_field, &interval.last_field) {
+        (Some(Year), None) => Some(IntervalFields::Year),
+        (Some(Month), None) => Some(IntervalFields::Month),
+        (Some(Day), None) => Some(IntervalFields::Day),
+        (Some(Hour), None) => Some(IntervalFields::Hour),
+        (Some(Minute), None) => Some(IntervalFields::Minute),
+        (Some(Second), None) => Some(IntervalFields::Second),
+        (Some(Year), Some(Month)) => Some(IntervalFields::YearToMonth),
+        (Some(Day), Some(Hour)) => Some(IntervalFields::DayToHour),
+        (Some(Day), Some(Minute)) => Some(IntervalFields::DayToMinute),
+        (Some(Day), Some(Second)) => Some(IntervalFields::DayToSecond),
+        (Some(Hour), Some(Minute)) => Some(IntervalFields::HourToMinute),
+        (Some(Hour), Some(Second)) => Some(IntervalFields::HourToSecond),
+        (Some(Minute), Some(Second)) => Some(IntervalFields::MinuteToSecond),
+        _ => None,
+    };
+    let precision = interval.fractional_seconds_precision.or(interval.leading_precision);
+    ast::DataType::Interval { fields, precision }
 }
 
 /// `'1 2' DAY TO HOUR` and `'3:04' MINUTE TO SECOND`, where the fields say what the numbers are.

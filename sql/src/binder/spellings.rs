@@ -7,13 +7,14 @@
 //!   float8(x)   date(x)                 CAST(x AS float8)   CAST(x AS date)
 //!   date_trunc(unit, t, zone)           the wall clock of the zone truncated, and back
 //!   age(t)                              age(current_date, t)
-//!   x::timestamp(0)                     rounded
+//!   x BETWEEN SYMMETRIC a AND b         (x BETWEEN a AND b OR x BETWEEN b AND a)
 //! ```
 
 use super::arrays;
 use super::rewrite::{call, cast_to};
-use crate::functions::make_time::ROUND_TIME;
-use crate::parser::fold;
+use super::rows;
+use crate::functions::quantified::name_of;
+use crate::parser::{SYMMETRIC, fold};
 use sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
     TimezoneInfo, UnaryOperator, Value,
@@ -28,12 +29,20 @@ pub(super) fn rewrite(expr: &mut Expr) {
             with_backslashes(pattern, escape_char);
             None
         }
-        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => in_literal(left, right, false),
-        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_literal(left, right, true),
-        Expr::Cast { data_type, .. } => precision_of(data_type).map(|digits| {
-            let rounded = std::mem::replace(expr, null());
-            call(ROUND_TIME, vec![rounded, number(digits)])
-        }),
+        Expr::AnyOp { left, compare_op, right, .. } => quantified(left, compare_op, right, false),
+        Expr::AllOp { left, compare_op, right } => quantified(left, compare_op, right, true),
+        Expr::Between { expr, negated, low, high } => symmetric(expr, *negated, low, high),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            access_chain.iter_mut().for_each(quote_member);
+            if let Expr::Nested(inner) = root.as_mut()
+                && let Some(record) = rows::record(inner)
+            {
+                **inner = record;
+            }
+            None
+        }
+        // As a function call its elements may be of the query around, and typed parameters.
+        Expr::Array(array) => Some(call("make_array", std::mem::take(&mut array.elem))),
         Expr::Function(function) => known_call(function),
         _ => None,
     };
@@ -135,15 +144,24 @@ fn in_literal(left: &Expr, right: &Expr, negated: bool) -> Option<Expr> {
     Some(Expr::InList { expr: Box::new(left.clone()), list, negated })
 }
 
-/// The n of `timestamp(n)` and `time(n)`, if it is less than the microseconds that there are.
-fn precision_of(data_type: &DataType) -> Option<u64> {
-    match data_type {
-        DataType::Timestamp(Some(digits), _) | DataType::Time(Some(digits), TimezoneInfo::None) => {
-            Some(*digits).filter(|digits| *digits < 6)
-        }
-        DataType::Time(Some(digits), TimezoneInfo::WithoutTimeZone) => Some(*digits).filter(|d| *d < 6),
-        _ => None,
+/// BETWEEN with its bounds in either order, if its lower one is marked so.
+fn symmetric(expr: &Expr, negated: bool, low: &Expr, high: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = low else { return None };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(low))] = list.args.as_slice() else { return None };
+    if function.name.to_string() != SYMMETRIC {
+        return None;
     }
+    let between = |low: &Expr, high: &Expr| {
+        Box::new(Expr::Between {
+            expr: Box::new(expr.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        })
+    };
+    let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+    Some(nested(Expr::BinaryOp { left: between(low, high), op, right: between(high, low) }))
 }
 
 /// A call of a function that DataFusion does not have so.
@@ -211,7 +229,6 @@ mod tests {
     #[test]
     fn calls_are_of_other_functions() {
         assert_eq!(rewritten("date(x)"), "CAST(x AS DATE)");
-        assert_eq!(rewritten("x::timestamp(0)"), "weir_round_time(x::TIMESTAMP(0), 0)");
         assert_eq!(
             rewritten("date_trunc('day', t, 'UTC')"),
             "timezone('UTC', date_trunc('day', timezone('UTC', t)))"

@@ -166,7 +166,7 @@ fn lower(sql: &ast::DataType) -> String {
     sql.to_string().to_lowercase()
 }
 
-/// Which SQL type a Utf8 stands for, where it is not text.
+/// Which SQL type a Utf8 stands for, where it is not text, and which precision a time is held to.
 fn marker(sql: &ast::DataType) -> Option<String> {
     use ast::DataType as Sql;
     let known = |marker: &str| Some(marker.to_owned());
@@ -179,6 +179,7 @@ fn marker(sql: &ast::DataType) -> Option<String> {
         | Sql::CharVarying(_)
         | Sql::Char(_)
         | Sql::Character(_) => sized_text(sql),
+        Sql::Timestamp(..) | Sql::Time(..) | Sql::Interval { .. } => held_time(sql),
         Sql::Custom(name, _) => match last_part(name).as_str() {
             "varchar" => known("character varying"),
             marker @ ("json" | "jsonb" | "uuid" | "oid" | "xid" | "name" | "char" | "bpchar") => {
@@ -205,6 +206,30 @@ fn sized_text(sql: &ast::DataType) -> Option<String> {
         Some(CharacterLength::IntegerLength { length, .. }) => format!("{name}({length})"),
         _ => name.to_owned(),
     })
+}
+
+/// How PostgreSQL spells a time that is held to a precision: `timestamp(0) with time zone`,
+/// `interval day to second(3)`; none of one that is as precise as there is.
+fn held_time(sql: &ast::DataType) -> Option<String> {
+    use ast::DataType as Sql;
+    let digits = |digits: Option<u64>| digits.filter(|digits| *digits < 6);
+    match *sql {
+        Sql::Timestamp(precision, zone) => {
+            let zoned = matches!(zone, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone);
+            let with = if zoned { "with" } else { "without" };
+            digits(precision).map(|digits| format!("timestamp({digits}) {with} time zone"))
+        }
+        Sql::Time(precision, _) => {
+            digits(precision).map(|digits| format!("time({digits}) without time zone"))
+        }
+        Sql::Interval { ref fields, precision } => {
+            let named = fields.as_ref().map(|fields| format!(" {}", fields.to_string().to_lowercase()));
+            let held = digits(precision).map(|digits| format!("({digits})"));
+            (named.is_some() || held.is_some())
+                .then(|| format!("interval{}{}", named.unwrap_or_default(), held.unwrap_or_default()))
+        }
+        _ => None,
+    }
 }
 
 /// A nullable field of a SQL type, marked where Arrow's type does not tell it.

@@ -41,8 +41,9 @@ pub fn replaced(cast: Cast, from: &DataType) -> Expr {
 fn differs(from: &DataType, to: &Field) -> bool {
     let exact = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(_, _));
     let marked = to.metadata().contains_key(TYPE_KEY);
-    match (from, to.data_type()) {
+    match (plain_text(from), to.data_type()) {
         (DataType::Utf8, DataType::Utf8) => marked,
+        (_, to) if marked && to.is_temporal() => true,
         (DataType::Utf8, DataType::List(item)) => from_text_supported(item.data_type()),
         (DataType::Utf8, to) => from_text_supported(to),
         (from, DataType::Utf8) => text::differs(from),
@@ -51,6 +52,14 @@ fn differs(from: &DataType, to: &Field) -> bool {
         (DataType::Decimal128(_, _), to) => exact(to) || to.is_floating(),
         (DataType::Date32, DataType::Timestamp(..)) | (DataType::Timestamp(..), DataType::Date32) => true,
         (from, to) => from.is_integer() && matches!(to, DataType::Decimal128(_, _)),
+    }
+}
+
+/// What DataFusion's functions make of text is text in another layout.
+fn plain_text(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => &DataType::Utf8,
+        other => other,
     }
 }
 
@@ -116,9 +125,20 @@ impl ScalarUDFImpl for CastTo {
     }
 }
 
-/// `column` as values of `to`'s type.
+/// `column` as values of `to`'s type, held to its precision.
 pub fn cast_column(column: &ArrayRef, to: &Field) -> Result<ArrayRef> {
+    let values = converted(column, to)?;
+    match to.metadata().get(TYPE_KEY) {
+        Some(held) if to.data_type().is_temporal() => time_precision::held(&values, held),
+        _ => Ok(values),
+    }
+}
+
+fn converted(column: &ArrayRef, to: &Field) -> Result<ArrayRef> {
     match (column.data_type(), to.data_type()) {
+        (DataType::Utf8View | DataType::LargeUtf8, _) => {
+            converted(&arrow::compute::cast(column, &DataType::Utf8)?, to)
+        }
         (from, to) if from == &DataType::Null => Ok(arrow::array::new_null_array(to, column.len())),
         (DataType::Utf8, _) => from_text(column.as_string(), to),
         (from, DataType::Utf8) if text::differs(from) => Ok(Arc::new(to_text(plain(column)?.as_ref()))),

@@ -19,12 +19,6 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 
-/// The parameters of `make_interval`, which may be given by name.
-pub const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
-
-/// Rounds a time to so many digits: what `timestamp(n)` and `time(n)` do.
-pub const ROUND_TIME: &str = "weir_round_time";
-
 /// The functions of this file.
 pub fn functions() -> Vec<Function> {
     vec![
@@ -38,7 +32,6 @@ pub fn functions() -> Vec<Function> {
             Kernel::Columns(make_timestamp),
         ),
         Function::new("make_interval", coerce_interval, |_, _| INTERVAL, Kernel::Columns(make_interval)),
-        Function::new(ROUND_TIME, coerce_round, |t, _| t[0].clone(), Kernel::Columns(round_time)),
         Function::new("isfinite", coerce_finite, |_, _| DataType::Boolean, Kernel::Columns(is_finite)),
     ]
 }
@@ -58,37 +51,6 @@ fn coerce_timestamp(types: &[DataType]) -> Option<Vec<DataType>> {
 
 fn coerce_interval(types: &[DataType]) -> Option<Vec<DataType>> {
     exactly(types, [INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, SECONDS].get(..types.len())?)
-}
-
-fn coerce_round(types: &[DataType]) -> Option<Vec<DataType>> {
-    match types {
-        [time @ (DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Time64(_)), digits]
-            if digits.is_integer() =>
-        {
-            Some(vec![time.clone(), INTEGER])
-        }
-        _ => None,
-    }
-}
-
-/// A time with so many digits after its seconds' point, rounded half away from zero.
-fn round_time(args: &[ArrayRef], output: &DataType) -> Result<ArrayRef> {
-    let digits = args[1].as_primitive::<Int64Type>();
-    let rounded = |row: usize, us: i64| {
-        let unit = 10i64.pow(6 - digits.value(row).clamp(0, 6) as u32);
-        if calendar::is_finite(us) { (us + unit / 2).div_euclid(unit) * unit } else { us }
-    };
-    macro_rules! rows {
-        ($t:ty) => {{
-            let times = args[0].as_primitive::<$t>();
-            let rows = times.iter().enumerate().map(|(row, us)| us.map(|us| rounded(row, us)));
-            Ok(Arc::new(rows.collect::<PrimitiveArray<$t>>().with_data_type(output.clone())))
-        }};
-    }
-    match output {
-        DataType::Time64(_) => rows!(Time64MicrosecondType),
-        _ => rows!(TimestampMicrosecondType),
-    }
 }
 
 fn coerce_finite(types: &[DataType]) -> Option<Vec<DataType>> {

@@ -50,6 +50,7 @@ pub mod system;
 pub mod table;
 pub mod text;
 mod time_pattern;
+mod time_precision;
 pub mod to_char;
 mod trigonometry;
 pub mod window;

@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
-use weir_catalog::column::TYPE_KEY;
+use weir_catalog::column::{TYPE_KEY, base_type};
 
 /// The functions of this file.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
@@ -47,7 +47,7 @@ impl ScalarUDFImpl for PgTypeof {
         let field = &args.arg_fields[0];
         let name = match field.metadata().get(TYPE_KEY) {
             // A length is no part of the type.
-            Some(marker) => marker.split('(').next().unwrap_or_default().to_owned(),
+            Some(marker) => base_type(marker),
             None => type_name(field.data_type()),
         };
         Ok(ColumnarValue::Scalar(ScalarValue::Utf8(Some(name))))
