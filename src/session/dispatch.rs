@@ -6,7 +6,7 @@ use super::rows::internal;
 use super::transaction::Transaction;
 use super::{Session, SessionError};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use futures::stream::BoxStream;
 use std::sync::Arc;
@@ -228,7 +228,6 @@ impl Session {
             return Ok(Vec::new());
         }
         let list: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let types: Vec<DataType> = prepared.parameters.iter().map(|f| f.data_type().clone()).collect();
-        self.evaluate(&format!("SELECT {}", list.join(", ")), &types).await
+        self.evaluate(&format!("SELECT {}", list.join(", ")), &prepared.parameters).await
     }
 }

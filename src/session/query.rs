@@ -6,12 +6,13 @@ use super::transaction::{Block, Transaction, View};
 use super::{CommandTag, Outcome, ResultRows, Session, SessionError};
 use crate::serve::{QueryOptions, ServeError, snapshot::ReadPoint};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use weir_catalog::SqlState;
+use weir_sql::functions::cast::cast_column;
 
 impl Session {
     /// Runs a SELECT; its rows come as the client reads them, who keeps to the statement's limits:
@@ -126,7 +127,7 @@ impl Session {
     pub(super) async fn evaluate(
         &mut self,
         select: &str,
-        types: &[DataType],
+        wanted: &[FieldRef],
     ) -> Result<Vec<ScalarValue>, SessionError> {
         let parsed = self.parse(select)?.pop().ok_or_else(|| internal("a SELECT parsed to nothing"))?;
         let Plan::Query(plan) = self.prepare(parsed, Vec::new())?.plan else {
@@ -136,11 +137,10 @@ impl Session {
         let Some(row) = batches.iter().find(|batch| batch.num_rows() > 0) else {
             return Err(internal("a SELECT without FROM gave no row"));
         };
-        let value = |(column, wanted): (&ArrayRef, &DataType)| {
-            let value = ScalarValue::try_from_array(column, 0)?;
-            value.cast_to(wanted)
+        let value = |(column, wanted): (&ArrayRef, &FieldRef)| {
+            ScalarValue::try_from_array(&cast_column(&column.slice(0, 1), wanted)?, 0)
         };
-        let values = row.columns().iter().zip(types).map(value).collect::<Result<Vec<_>, _>>();
+        let values = row.columns().iter().zip(wanted).map(value).collect::<Result<Vec<_>, _>>();
         Ok(values.map_err(ServeError::from)?)
     }
 }

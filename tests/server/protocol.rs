@@ -376,6 +376,25 @@ async fn declared_types_are_kept_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn arrays_and_json_have_their_types() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    run(&client, "CREATE TABLE t (id int PRIMARY KEY, j json)").await;
+    run(&client, "INSERT INTO t VALUES (1, '{\"b\" : 1}'), (2, NULL)").await;
+    let ids = async |condition: &str, array: Vec<i32>| -> Vec<i32> {
+        let found = client.query(&format!("SELECT id FROM t WHERE {condition} ORDER BY id"), &[&array]).await;
+        found.unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    assert_eq!(ids("id = ANY ($1)", vec![1, 2, 7]).await, [1, 2]);
+    assert_eq!(ids("id <> ALL ($1)", vec![1]).await, [2]);
+    assert_eq!(ids("id > ALL ($1)", vec![0, 1]).await, [2]);
+    let prepared = client.prepare("SELECT j, to_json(id), to_jsonb(id) FROM t").await.unwrap();
+    let types: Vec<&str> = prepared.columns().iter().map(|column| column.type_().name()).collect();
+    assert_eq!(types, ["json", "json", "jsonb"]);
+    assert_eq!(rows(&client, "SELECT j FROM t WHERE id = 1").await, ["{\"b\" : 1}"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn psql_finds_its_way() {
     let server = Server::start().await;
     let port = server.running.addr.port().to_string();

@@ -8,14 +8,15 @@ use super::common_type::{self, CommonType};
 use super::types::TYPE_KEY;
 use super::{arrays, report, set_operations};
 use crate::error::SqlError;
+use crate::functions::quantified::is_quantified;
 use crate::functions::real;
 use crate::functions::system::MARKED;
 use crate::functions::{error::external, type_name};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result, ScalarValue};
-use datafusion_expr::expr::{Case, Cast, InList, ScalarFunction};
+use datafusion_expr::expr::{Case, Cast, InList, Placeholder, ScalarFunction};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion_expr::utils::merge_schema;
@@ -177,6 +178,9 @@ fn retype_call(mut call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     if call.func.name() == MARKED && call.args.len() == 2 {
         return Ok(call.args.swap_remove(0));
     }
+    if is_quantified(&call.func) {
+        return Ok(Expr::ScalarFunction(quantified(call, schema)));
+    }
     let Some(lenient) = call.func.inner().downcast_ref::<CommonType>() else {
         return Ok(Expr::ScalarFunction(call));
     };
@@ -186,6 +190,32 @@ fn retype_call(mut call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     common_type::check(lenient.inner.name(), &types)?;
     real::align(&mut args.iter_mut().collect::<Vec<_>>(), schema)?;
     Ok(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&lenient.inner), args }))
+}
+
+/// `x = ANY (array)`: a literal or parameter has the type that the other one tells.
+fn quantified(mut call: ScalarFunction, schema: &DFSchema) -> ScalarFunction {
+    let [value, list] = call.args.as_mut_slice() else { return call };
+    let untyped = |expr: &Expr| matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }));
+    let parameter = |expr: &mut Expr, data_type: DataType| {
+        if let Expr::Placeholder(parameter) = expr {
+            parameter.field = Some(Arc::new(Field::new("parameter", data_type, true)));
+        }
+    };
+    match (known_type(value, schema), known_type(list, schema)) {
+        (Some(of_value), _) if untyped(list) => {
+            parameter(list, DataType::List(Arc::new(Field::new_list_field(of_value, true))));
+        }
+        (Some(of_value), _) if is_unknown(list) => {
+            let of_list = DataType::List(Arc::new(Field::new_list_field(of_value, true)));
+            *list = cast(std::mem::take(list), &of_list);
+        }
+        (_, Some(DataType::List(item))) if untyped(value) => parameter(value, item.data_type().clone()),
+        (_, Some(DataType::List(item))) => {
+            *value = adopt(std::mem::take(value), Some(item.data_type()));
+        }
+        _ => {}
+    }
+    call
 }
 
 fn retype_case(mut case: Case, schema: &DFSchema) -> Result<Case> {

@@ -11,7 +11,7 @@ use crate::functions::numeric;
 use crate::parser::fold;
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
-    SelectItem, UnaryOperator, Value, VisitMut, VisitorMut,
+    SelectItem, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -181,17 +181,6 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::AtTimeZone { timestamp, time_zone } => {
             let (value, zone) = (taken(timestamp), taken(time_zone));
             *expr = call("timezone", vec![zone, value]);
-        }
-        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right }
-            if !matches!(**right, Expr::Subquery(_)) =>
-        {
-            let any = Expr::AnyOp {
-                left: Box::new(taken(left)),
-                compare_op: BinaryOperator::Eq,
-                right: Box::new(taken(right)),
-                is_some: false,
-            };
-            *expr = Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) };
         }
         Expr::Cast { data_type, expr: inner, .. } => {
             if matches!(data_type, ast::DataType::Text | ast::DataType::Varchar(None))

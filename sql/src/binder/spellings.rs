@@ -124,6 +124,31 @@ fn with_backslashes(pattern: &mut Expr, escape: &mut Option<ast::ValueWithSpan>)
     *escape = None;
 }
 
+/// The `n` of `(x).n` as DataFusion reads it.
+fn quote_member(access: &mut ast::AccessExpr) {
+    if let ast::AccessExpr::Dot(member) = access
+        && let Expr::Identifier(name) = &*member
+    {
+        *member = Expr::Value(Value::SingleQuotedString(fold(name)).with_empty_span());
+    }
+}
+
+/// `left op ANY (right)`, or ALL, where `right` is an array.
+fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> Option<Expr> {
+    let mut array = right;
+    while let Expr::Nested(inner) = array {
+        array = inner;
+    }
+    if matches!(array, Expr::Subquery(_)) {
+        return None;
+    }
+    let listed = match (op, all) {
+        (BinaryOperator::Eq, false) | (BinaryOperator::NotEq, true) => in_literal(left, right, all),
+        _ => None,
+    };
+    listed.or_else(|| Some(call(name_of(op, all)?, vec![left.clone(), array.clone()])))
+}
+
 /// `left = ANY ('{1,2}')`, whose elements take the type of `left`, as IN; `<> ALL` as NOT IN.
 fn in_literal(left: &Expr, right: &Expr, negated: bool) -> Option<Expr> {
     let literal = match right {

@@ -38,6 +38,7 @@ mod operator_time;
 pub mod parse;
 pub mod parse_array;
 pub mod percentile;
+pub mod quantified;
 pub mod ranking;
 pub mod real;
 pub mod regexp;
@@ -118,6 +119,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .map(scalar::Function::udf)
         .chain(clock::functions())
         .chain(retyped::functions())
+        .chain(quantified::functions())
         .chain(bounded::functions())
         .chain(system::functions())
         .chain(json_build::builders())
