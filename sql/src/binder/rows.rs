@@ -14,6 +14,7 @@ use super::predicates;
 use super::rewrite::call;
 use crate::error::SqlError;
 use crate::functions::json_build;
+use crate::functions::overlap::OVERLAPS;
 use crate::parser::fold;
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Value,
@@ -84,12 +85,20 @@ fn pairs(left: &[Expr], right: &[Expr]) -> Result<Vec<(Expr, Expr)>, SqlError> {
 }
 
 fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Option<Expr>, SqlError> {
-    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
+    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or, Overlaps};
     let each = |op: &BinaryOperator, joined| -> Result<Option<Expr>, SqlError> {
         let parts = pairs(left, right)?.into_iter().map(|(l, r)| binary(l, op.clone(), r));
         Ok(chain(parts.collect(), joined))
     };
     match op {
+        Overlaps if left.len() == 2 && right.len() == 2 => {
+            Ok(Some(call(OVERLAPS, left.iter().chain(right).cloned().collect())))
+        }
+        Overlaps => {
+            let side = if left.len() == 2 { "right" } else { "left" };
+            let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+        }
         Eq => each(op, And),
         NotEq => each(op, Or),
         Lt | Gt | LtEq | GtEq => {

@@ -18,6 +18,7 @@ pub mod error;
 mod extreme;
 pub mod format;
 pub mod interval;
+mod interval_text;
 pub mod json;
 pub mod json_build;
 mod json_change;
@@ -35,6 +36,7 @@ mod number_text;
 pub mod numeric;
 pub mod operator;
 mod operator_time;
+pub mod overlap;
 pub mod parse;
 pub mod parse_array;
 pub mod percentile;
@@ -101,6 +103,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         array::functions(),
         math::functions(),
         bucket::functions(),
+        overlap::functions(),
         number_read::functions(),
         trigonometry::functions(),
         string::functions(),

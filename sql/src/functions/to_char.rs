@@ -1,16 +1,17 @@
-//! `to_char` of times and numbers, `to_timestamp` and `to_date` of text: PostgreSQL's patterns.
+//! `to_char` of times (numbers and intervals have files of their own), `to_timestamp` and `to_date` of text: PostgreSQL's patterns.
 //!
 //! A pattern is taken apart once and then applied to every row.
 
 use super::calendar::{self, DAY_US};
 use super::datetime::timestamptz;
 use super::error::failure;
+use super::interval_text;
 use super::number_text;
 use super::numeric::PRECISION;
 use super::scalar::{Function, Kernel, exactly};
 use super::time_pattern::{Case, DAYS, Field, MONTHS, Piece, grain_us, pieces};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringBuilder};
-use arrow::datatypes::{DataType, Date32Type, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Date32Type, IntervalUnit, TimeUnit, TimestampMicrosecondType};
 use datafusion_common::Result;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ fn coerce(types: &[DataType]) -> Option<Vec<DataType>> {
         t if t.is_integer() => DataType::Decimal128(PRECISION, 0),
         DataType::Decimal128(_, _) | DataType::Float64 => time.clone(),
         DataType::Float32 => DataType::Float64,
+        DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
         DataType::Date32 | DataType::Null => DataType::Timestamp(TimeUnit::Microsecond, None),
         _ => return None,
@@ -140,7 +142,7 @@ fn write_name(name: &str, case: Case, short: bool, fill: bool, out: &mut String)
     }
 }
 
-fn cased(text: &str, case: Case) -> String {
+pub(super) fn cased(text: &str, case: Case) -> String {
     match case {
         Case::Upper => text.to_uppercase(),
         Case::Lower => text.to_lowercase(),
@@ -148,7 +150,7 @@ fn cased(text: &str, case: Case) -> String {
     }
 }
 
-fn write_ordinal(case: Case, out: &mut String) {
+pub(super) fn write_ordinal(case: Case, out: &mut String) {
     let digits: Vec<u8> = out.bytes().rev().take(2).collect();
     let teen = digits.get(1) == Some(&b'1');
     let ending = match digits.first() {
@@ -184,6 +186,9 @@ impl<'a> Compiled<'a> {
 }
 
 fn to_char(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    if matches!(args[0].data_type(), DataType::Interval(_)) {
+        return interval_text::to_char(&args[0], &args[1]);
+    }
     if args[0].data_type().is_numeric() {
         return number_text::to_char(&args[0], &args[1]);
     }

@@ -16,10 +16,12 @@ mod depth;
 mod options;
 mod precedence;
 pub mod statement;
+mod symmetric;
 mod text;
 mod transaction;
 
 pub(crate) use cursor::{fold, name_of};
+pub(crate) use symmetric::SYMMETRIC;
 pub(crate) use text::Text;
 
 use crate::error::SqlError;
@@ -76,7 +78,7 @@ fn tokens_of(sql: &str, text: &Text<'_>) -> Result<Vec<TokenWithSpan>, SqlError>
     })?;
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
     depth::check(&tokens)?;
-    Ok(plain_forms(without_table(tokens)))
+    Ok(symmetric::marked(plain_forms(without_table(tokens))))
 }
 
 /// `a ISNULL` as `a IS NULL`, and `trim(LEADING FROM a)` with the space that is trimmed.
