@@ -121,7 +121,7 @@ fn column_name(expr: &Expr) -> Option<(String, u8)> {
             },
             _ => None,
         },
-        Expr::Exists { .. } => sure("exists"),
+        Expr::Exists { negated: false, .. } => sure("exists"),
         Expr::Array(_) => sure("array"),
         Expr::Tuple(_) | Expr::Struct { .. } => sure("row"),
         Expr::Extract { .. } => sure("extract"),

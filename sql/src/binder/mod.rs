@@ -25,6 +25,7 @@ mod lateral;
 mod literals;
 mod locate;
 mod moments;
+mod named_arguments;
 pub mod names;
 mod natural;
 pub mod optimize;

@@ -2,11 +2,10 @@
 //! mean the same and that it does.
 
 use super::{
-    BindContext, aggregate_names, array_query, collect, column_name, moments, natural, places, predicates,
-    rows, sets, spellings, using, whole_rows,
+    BindContext, aggregate_names, array_query, collect, column_name, moments, named_arguments, natural,
+    places, predicates, rows, sets, spellings, using, whole_rows,
 };
 use crate::error::SqlError;
-use crate::functions::make_time::INTERVAL_PARTS;
 use crate::functions::numeric;
 use crate::parser::fold;
 use sqlparser::ast::{
@@ -286,8 +285,6 @@ fn unqualify_function(function: &mut ast::Function) {
 /// What DataFusion calls a function of PostgreSQL, where its function of that name is another.
 fn other_name(function: &str) -> Option<&'static str> {
     Some(match function {
-        // Arrays start at 1 here.
-        "array_upper" => "array_length",
         "array_remove" => "array_remove_all",
         "array_replace" => "array_replace_all",
         _ => return None,

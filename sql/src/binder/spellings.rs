@@ -4,6 +4,7 @@
 //!   |/ x   ||/ x   @ x   ~ x            sqrt(x)   cbrt(x)   abs(x)   x # -1
 //!   a LIKE 'x#%' ESCAPE '#'             a LIKE 'x\%'
 //!   a = ANY ('{1,2}')                   a IN ('1', '2')
+//!   ARRAY[a, b]                         make_array(a, b)
 //!   float8(x)   date(x)                 CAST(x AS float8)   CAST(x AS date)
 //!   date_trunc(unit, t, zone)           the wall clock of the zone truncated, and back
 //!   age(t)                              age(current_date, t)

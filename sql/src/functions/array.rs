@@ -34,6 +34,10 @@ pub fn functions() -> Vec<Function> {
         Function::new("array_overlap", two_lists, boolean, Kernel::Columns(overlap)),
         Function::new("array_contains_all", two_lists, boolean, Kernel::Columns(contains)),
         Function::new("array_lower", list_and_number, integer, Kernel::Columns(lower)),
+        Function::new("array_length", list_and_number, integer, Kernel::Columns(length))
+            .aliases(&["array_upper"]),
+        Function::new("array_ndims", one_list, integer, Kernel::Columns(dimensions)),
+        Function::new("cardinality", one_list, integer, Kernel::Columns(cardinality)),
         Function::new("array_dims", one_list, |_, _| DataType::Utf8, Kernel::Columns(dims)),
         Function::new("array_fill", coerce_fill, list_of_first, Kernel::Columns(fill)),
         Function::new(OR_EMPTY, one_list, first, Kernel::Columns(or_empty)),
@@ -232,13 +236,36 @@ fn lengths(lists: &ArrayRef, row: usize) -> Vec<usize> {
     lengths
 }
 
-fn lower(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+/// The length of the dimension that is asked for, where there is one.
+fn length_at(args: &[ArrayRef], row: usize) -> Option<usize> {
     let dimensions = args[1].as_primitive::<Int32Type>();
-    let first = |row: usize| {
-        let dimension = dimensions.is_valid(row).then(|| usize::try_from(dimensions.value(row)).ok())??;
-        (dimension > 0 && dimension <= lengths(&args[0], row).len()).then_some(1)
-    };
-    Ok(Arc::new((0..args[0].len()).map(first).collect::<Int32Array>()))
+    let dimension = dimensions.is_valid(row).then(|| usize::try_from(dimensions.value(row)).ok())??;
+    lengths(&args[0], row).get(dimension.checked_sub(1)?).copied()
+}
+
+fn integers(rows: usize, value: impl Fn(usize) -> Option<usize>) -> Result<ArrayRef> {
+    let value = |row| value(row).map(|value| i32::try_from(value).unwrap_or(i32::MAX));
+    Ok(Arc::new((0..rows).map(value).collect::<Int32Array>()))
+}
+
+fn lower(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    integers(args[0].len(), |row| length_at(args, row).map(|_| 1))
+}
+
+/// Also the last subscript: the first is 1.
+fn length(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    integers(args[0].len(), |row| length_at(args, row))
+}
+
+fn dimensions(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    integers(args[0].len(), |row| Some(lengths(&args[0], row).len()).filter(|count| *count > 0))
+}
+
+fn cardinality(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {
+    integers(args[0].len(), |row| {
+        let lengths = args[0].is_valid(row).then(|| lengths(&args[0], row))?;
+        Some(if lengths.is_empty() { 0 } else { lengths.iter().product() })
+    })
 }
 
 fn dims(args: &[ArrayRef], _output: &DataType) -> Result<ArrayRef> {

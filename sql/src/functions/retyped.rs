@@ -5,20 +5,15 @@ use datafusion_common::Result;
 use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
-use datafusion_functions_nested::{cardinality, dimension, length, position};
+use datafusion_functions_nested::position;
 use std::sync::Arc;
 
 /// The functions of this file.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    [
-        length::array_length_udf(),
-        cardinality::cardinality_udf(),
-        dimension::array_ndims_udf(),
-        position::array_position_udf(),
-    ]
-    .into_iter()
-    .map(|inner| Arc::new(ScalarUDF::from(Retyped { inner, output: DataType::Int32 })))
-    .collect()
+    [position::array_position_udf()]
+        .into_iter()
+        .map(|inner| Arc::new(ScalarUDF::from(Retyped { inner, output: DataType::Int32 })))
+        .collect()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
