@@ -12,13 +12,14 @@ use crate::stream::Epoch;
 use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, TableScan, TableSource};
 use std::sync::Arc;
 use weir_catalog::relation::RowKey;
 use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectId, ObjectState, SqlState};
-use weir_sql::binder::context::{RelationSource, SystemSource};
+use weir_sql::binder::context::{RelationSource, SystemSource, WorkTableSource};
 
 /// Gives the rows of system tables.
 pub trait SystemRows {
@@ -87,6 +88,9 @@ impl QuerySnapshot {
     ) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         if let Some(relation) = source.downcast_ref::<RelationSource>() {
             return Ok(Some(self.relation(relation)?));
+        }
+        if let Some(work) = source.downcast_ref::<WorkTableSource>() {
+            return Ok(Some(Arc::new(CteWorkTable::new(&work.name, Arc::clone(&work.schema)))));
         }
         if let Some(table) = source.downcast_ref::<SystemSource>() {
             if let Some(layout) = stored_layout(&table.schema_name, &table.name) {

@@ -53,6 +53,22 @@ impl TableSource for SystemSource {
     }
 }
 
+/// What a recursive query has found last, as its recursive term reads it. `serve` replaces it by
+/// DataFusion's own.
+#[derive(Clone, Debug)]
+pub struct WorkTableSource {
+    /// The name of the common table expression.
+    pub name: String,
+    /// Its columns.
+    pub schema: SchemaRef,
+}
+
+impl TableSource for WorkTableSource {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
 /// A plain view: its plan takes its place.
 struct ViewSource {
     schema: SchemaRef,
@@ -223,8 +239,8 @@ impl ContextProvider for Provider<'_> {
         Err(external(super::unknown::undefined_function(name, &types.collect::<Vec<_>>(), None)))
     }
 
-    fn create_cte_work_table(&self, _name: &str, _schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
-        Err(external(crate::SqlError::not_supported("WITH RECURSIVE")))
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(Arc::new(WorkTableSource { name: name.to_owned(), schema }))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {

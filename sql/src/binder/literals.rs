@@ -38,8 +38,13 @@ impl AnalyzerRule for LiteralTypes {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(retype_node)?.data)
+        typed(plan)
     }
+}
+
+/// A plan with its literals and operands typed.
+pub(super) fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(retype_node)?.data)
 }
 
 fn retype_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -36,6 +36,7 @@ mod places;
 mod predicates;
 mod query;
 mod rebuild;
+mod recursion;
 mod rename;
 mod replace;
 mod report;
