@@ -29,6 +29,7 @@ pub mod pg_types;
 pub mod pg_views;
 pub mod provider;
 pub mod scan;
+mod sleep;
 pub mod snapshot;
 pub mod system;
 mod window;

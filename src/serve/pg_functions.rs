@@ -7,7 +7,7 @@ use super::pg_relations::{
     OWNER_NAME, PgIndex, PgRelation, indexes, number_of, relations, schema_oid, schemas, system_relations,
 };
 use super::system::{SYSTEM_TABLES, to_array};
-use super::{ServeError, SessionInfo, pg_bodies};
+use super::{ServeError, SessionInfo, pg_bodies, sleep};
 use crate::config::Config;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -165,7 +165,7 @@ pub fn functions(state: FunctionState) -> Vec<Arc<ScalarUDF>> {
         let function = CatalogFunction { spec, state: Arc::clone(&state), signature };
         Arc::new(ScalarUDF::new_from_impl(function))
     };
-    pg_bodies::FUNCTIONS.iter().map(function).collect()
+    pg_bodies::FUNCTIONS.iter().map(function).chain([sleep::pg_sleep()]).collect()
 }
 
 impl fmt::Debug for CatalogFunction {

@@ -67,6 +67,7 @@ fn named_type(name: &str) -> Option<Type> {
         "regclass" => Type::REGCLASS,
         "regproc" => Type::REGPROC,
         "xid" => Type::XID,
+        "void" => Type::VOID,
         _ => return None,
     })
 }
