@@ -22,6 +22,7 @@ pub mod overlay;
 mod pg_bodies;
 pub mod pg_catalog;
 pub mod pg_functions;
+mod pg_keywords;
 pub mod pg_relations;
 pub mod pg_rewrite;
 pub mod pg_static;

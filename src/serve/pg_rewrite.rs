@@ -11,6 +11,7 @@
 //! ```
 //! The third says the same where there is at most one row, as in those queries.
 
+use super::pg_keywords::KEYWORDS;
 use super::pg_relations::system_oid;
 use super::system::SYSTEM_TABLES;
 use sqlparser::ast::{

@@ -6,7 +6,9 @@
 //! PostgreSQL's own catalogs as `datafusion-pg-catalog` ships them.
 
 use super::layout::RowLayout;
-use super::{ServeError, SessionInfo, information_schema, pg_catalog, pg_static, pg_types, pg_views};
+use super::{
+    ServeError, SessionInfo, information_schema, pg_catalog, pg_keywords, pg_static, pg_types, pg_views,
+};
 use crate::config::Config;
 use crate::connectors::dead_letter;
 use arrow::array::{
@@ -127,6 +129,7 @@ pub static SYSTEM_TABLES: LazyLock<Vec<TableSpec>> = LazyLock::new(|| {
     all.push(dead_letters());
     all.extend(pg_catalog::tables());
     all.extend(pg_views::tables());
+    all.extend(pg_keywords::tables());
     all.extend(information_schema::tables());
     for fixed in pg_static::tables() {
         if !all.iter().any(|t| t.schema == fixed.schema && t.name == fixed.name) {
