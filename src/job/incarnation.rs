@@ -209,7 +209,7 @@ impl Lasting {
         let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         let checkpoint_interval_us = us(config.checkpoint_interval);
         // Spread by what tells databases apart.
-        let part = u64::from(self.data_dir.database().as_fields().0) * checkpoint_interval_us as u64 >> 32;
+        let part = (u64::from(self.data_dir.database().as_fields().0) * checkpoint_interval_us as u64) >> 32;
         Settings {
             barrier_interval_us: us(config.barrier_interval),
             checkpoint_interval_us,

@@ -69,7 +69,7 @@ fn what_stands_above_a_single_operator_is_single() {
         let plan = stream(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
         visit(&plan.root, &mut |node| {
             let moved = matches!(node.op, PlanOp::Exchange { .. });
-            let below = node.inputs.iter().any(|input| single(input));
+            let below = node.inputs.iter().any(&single);
             assert!(moved || !below || single(node), "{sql}: {:?} spreads what one actor has", node.op);
         });
     }
