@@ -124,7 +124,7 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("memory.limit", Kind::Memory, "60%", Scope::Server, "Bytes that the process may use; a share is of the smaller of the machine's and the cgroup's memory."),
     setting("parallelism", Kind::Integer(0, 256), "0", Scope::Server, "Workers that run the dataflow; 0: as many as there are cores."),
     setting("query.memory_limit", Kind::Memory, "25%", Scope::Session, "Bytes that one query may hold; a share is of memory.limit."),
-    setting("query.threads", Kind::Integer(0, 256), "0", Scope::Server, "Threads that run queries, at a lower priority than the dataflow; 0: as many as there are cores."),
+    setting("query.threads", Kind::Integer(0, 256), "0", Scope::Server, "Threads that a query is spread over, at a lower priority than the dataflow; 0: as many as there are cores."),
     setting("restart.attempts", Kind::Integer(0, 1_000_000), "10", Scope::Database, "Failures in a row (failure_rate: within its interval) after which the dataflow is left degraded; 0: never."),
     setting("restart.delay", Kind::Duration, "100ms", Scope::Database, "The pause before a failed dataflow restarts; exponential_delay doubles it with each failure."),
     setting("restart.failure_rate_interval", Kind::Duration, "5min", Scope::Database, "The time within which the strategy failure_rate counts failures."),

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod connectors;
 pub mod dataflow;
+pub mod descriptors;
 pub mod dml;
 pub mod error;
 pub mod failpoint;

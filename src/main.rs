@@ -133,6 +133,7 @@ fn bench_state(arguments: &BenchStateArguments) -> Result<(), ServerError> {
 fn run(arguments: ServeArguments) -> Result<(), ServerError> {
     let config = configure(arguments)?;
     start_log(&config);
+    weir::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("weir")

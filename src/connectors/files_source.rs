@@ -8,8 +8,8 @@
 
 use super::error::ConnectorError;
 use super::files_sink::local_path;
-use super::files_stripe::{self, Position, Quotes, Stripe};
-use super::files_text::{TextReader, header_of};
+use super::files_stripe::{self, Position, Quotes, SharedFile, Stripe};
+use super::files_text::{TextReader, header_of, open_if_there};
 use super::options;
 use super::source::{DeadLetter, Source, SourceError, Split, SplitPoll, SplitReader, Waker};
 use crate::checkpoint::participant::Offset;
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use tracing::warn;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
 use weir_catalog::{Column, SqlState, source};
@@ -130,9 +130,9 @@ enum Encode {
 }
 
 /// What the stripes of a file share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Striped {
-    file: Weak<File>,
+    file: Arc<SharedFile>,
     quotes: Arc<Quotes>,
 }
 
@@ -250,9 +250,14 @@ impl FilesSource {
         if !self.has_header() || (from == 0 && !behind) {
             return Ok(self.has_header());
         }
-        let fault = |e: std::io::Error| SourceError(format!("could not read {path}: {e}"));
-        match header_of(path, compression).map_err(fault)? {
-            Some((line, end)) if behind || from >= end => {
+        if from == u64::MAX {
+            return Ok(false);
+        }
+        match header_of(path, compression) {
+            // Whoever reads it finds that it is gone.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(!behind),
+            Err(error) => Err(SourceError(format!("could not read {path}: {error}"))),
+            Ok(Some((line, end))) if behind || from >= end => {
                 // It was said when the header was read first, and each record says it again.
                 let _ = decoder.header(&line);
                 Ok(false)
@@ -271,16 +276,10 @@ impl FilesSource {
     ) -> Result<Box<dyn SplitReader>, SourceError> {
         let (path, index) = files_stripe::parse_name(name);
         let mut striped = self.striped.lock();
-        let shared = striped.entry(path.to_owned()).or_default();
-        let file = match shared.file.upgrade() {
-            Some(file) => file,
-            None => {
-                let file =
-                    File::open(path).map_err(|e| SourceError(format!("could not open {path}: {e}")))?;
-                Arc::new(file)
-            }
-        };
-        shared.file = Arc::downgrade(&file);
+        let shared = striped
+            .entry(path.to_owned())
+            .or_insert_with(|| Striped { file: SharedFile::new(path), quotes: Arc::default() });
+        let file = Arc::clone(&shared.file);
         let quotes = matches!(self.encode, Encode::Csv { .. }).then(|| Arc::clone(&shared.quotes));
         let from = from.unwrap_or_else(|| Stripe::start(index));
         let mut decoder = self.decoder(columns).map_err(SourceError)?;
@@ -366,18 +365,23 @@ impl Source for FilesSource {
         let number = |offset: &Offset| offset.0.parse::<u64>().map_err(|_| SourceError(no_offset(offset)));
         let from = from.map_or(Ok(0), number)?;
         let until = until.map(number).transpose()?;
-        let file = File::open(&split.name)
-            .map_err(|e| SourceError(format!("could not open {}: {e}", split.name)))?;
         if self.encode == Encode::Parquet {
-            let rows = Err((file, self.columns.clone(), columns.to_vec()));
-            let split = split.name.clone();
-            return Ok(Box::new(ParquetReader { split, on_error: self.on_error, next: from, until, rows }));
+            return Ok(Box::new(ParquetReader {
+                split: split.name.clone(),
+                on_error: self.on_error,
+                until,
+                declared: self.columns.clone(),
+                wanted: columns.to_vec(),
+                next: from,
+                batch_rows: PARQUET_ROWS,
+                rows: ParquetState::Closed,
+            }));
         }
         let compression = self.compression_of(&split.name);
         let mut decoder = self.decoder(columns).map_err(SourceError)?;
         let header = self.header_ahead(&split.name, compression, &mut *decoder, false, from)?;
         let follow = self.follow && compression == Compression::None;
-        let reader = TextReader::open(&split.name, file, compression, decoder, from, until)?;
+        let reader = TextReader::new(&split.name, compression, decoder, from, until);
         Ok(Box::new(reader.with(header, follow, self.on_error)))
     }
 }
@@ -389,50 +393,74 @@ struct ParquetReader {
     split: String,
     on_error: OnError,
     until: Option<u64>,
+    declared: Vec<Column>,
+    wanted: Vec<usize>,
 
+    /// The next row; `u64::MAX` behind what can't be read.
     next: u64,
-    /// Opened at the first poll; `None` at the end.
-    #[allow(clippy::type_complexity, reason = "what opening needs")]
-    rows: Result<Option<ParquetRows>, (File, Vec<Column>, Vec<usize>)>,
+    batch_rows: usize,
+    rows: ParquetState,
+}
+
+enum ParquetState {
+    /// Opened at the next poll: a source may have thousands of files.
+    Closed,
+    Open(Box<ParquetRows>),
+    Ended,
 }
 
 impl ParquetReader {
-    /// Opens the file; one that is no Parquet file is one bad record.
-    fn open(&mut self) -> Result<Option<SplitPoll>, SourceError> {
-        let Err((file, declared, wanted)) = &self.rows else { return Ok(None) };
+    fn open(&self, file: File) -> Result<ParquetRows, String> {
         let limit = self.until.map(|until| until.saturating_sub(self.next) as usize);
-        let file = file.try_clone().map_err(|e| SourceError(e.to_string()))?;
-        match ParquetRows::open(file, declared, wanted, (self.next as usize, limit), PARQUET_ROWS) {
-            Ok(rows) => {
-                self.rows = Ok(Some(rows));
-                Ok(None)
-            }
-            Err(reason) => {
-                let columns: Vec<Column> = wanted.iter().map(|w| declared[*w].clone()).collect();
-                let none = RecordBatch::new_empty(weir_catalog::column::arrow_schema(&columns));
-                self.rows = Ok(None);
-                // Once: a reader that goes on from here has seen it.
-                let seen = std::mem::replace(&mut self.next, u64::MAX) == u64::MAX;
-                let bad = (!seen).then(|| (0, BadRecord { at: 0, payload: Vec::new(), reason }));
-                self.on_error.apply(&self.split, none, bad.into_iter().collect()).map(Some)
-            }
-        }
+        let rows = (self.next as usize, limit);
+        ParquetRows::open(file, &self.declared, &self.wanted, rows, self.batch_rows)
+    }
+
+    /// A file that is no Parquet file, or damaged from here on, gives one bad record; whoever reads on
+    /// has seen it.
+    fn give_up(&mut self, reason: String) -> Result<SplitPoll, SourceError> {
+        let columns: Vec<Column> = self.wanted.iter().map(|w| self.declared[*w].clone()).collect();
+        let none = RecordBatch::new_empty(weir_catalog::column::arrow_schema(&columns));
+        self.rows = ParquetState::Ended;
+        let at = std::mem::replace(&mut self.next, u64::MAX);
+        let bad = BadRecord { at: 0, payload: Vec::new(), reason: format!("the file is damaged: {reason}") };
+        self.on_error.apply(&self.split, none, vec![(at, bad)])
     }
 }
 
 impl SplitReader for ParquetReader {
     fn poll(&mut self, _rows_max: usize, _now_us: i64) -> Result<SplitPoll, SourceError> {
-        if let Some(polled) = self.open()? {
-            return Ok(polled);
-        }
-        let Ok(Some(rows)) = &mut self.rows else { return Ok(SplitPoll::Finished) };
-        match rows.next() {
-            None => Ok(SplitPoll::Finished),
-            Some(Err(reason)) => Err(SourceError(format!("could not read {}: {reason}", self.split))),
-            Some(Ok(ParquetBatch { rows, bad, count })) => {
-                let located = bad.into_iter().map(|record| (self.next + record.at as u64, record)).collect();
-                self.next += count as u64;
-                self.on_error.apply(&self.split, rows, located)
+        loop {
+            let mut rows = match std::mem::replace(&mut self.rows, ParquetState::Ended) {
+                ParquetState::Ended => return Ok(SplitPoll::Finished),
+                ParquetState::Closed if self.next == u64::MAX => return Ok(SplitPoll::Finished),
+                ParquetState::Closed => {
+                    let Some(file) = open_if_there(&self.split)? else {
+                        warn!(file = self.split, "gone: nothing more is read of it");
+                        return Ok(SplitPoll::Finished);
+                    };
+                    match self.open(file) {
+                        Ok(rows) => Box::new(rows),
+                        Err(reason) => return self.give_up(reason),
+                    }
+                }
+                ParquetState::Open(rows) => rows,
+            };
+            match rows.next() {
+                None => return Ok(SplitPoll::Finished),
+                Some(Ok(ParquetBatch { rows: batch, bad, count })) => {
+                    self.rows = ParquetState::Open(rows);
+                    let located =
+                        bad.into_iter().map(|record| (self.next + record.at as u64, record)).collect();
+                    self.next += count as u64;
+                    return self.on_error.apply(&self.split, batch, located);
+                }
+                // Row by row, so that what is read does not depend on where reading began.
+                Some(Err(_)) if self.batch_rows > 1 => {
+                    self.batch_rows = 1;
+                    self.rows = ParquetState::Closed;
+                }
+                Some(Err(reason)) => return self.give_up(reason),
             }
         }
     }

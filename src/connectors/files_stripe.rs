@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Bytes of a range; tests have many ranges in few bytes.
 pub const RANGE_BYTES: u64 = if cfg!(test) { 1 << 11 } else { 1 << 20 };
@@ -49,6 +49,30 @@ impl Position {
 impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", self.at, if self.tail { "+" } else { "" })
+    }
+}
+
+/// A file that is read in several places, and open while it is: a source may have thousands of them.
+#[derive(Debug)]
+pub struct SharedFile {
+    path: String,
+    open: Mutex<Weak<File>>,
+}
+
+impl SharedFile {
+    /// The file at `path`, which is opened when it is read.
+    pub fn new(path: &str) -> Arc<Self> {
+        Arc::new(Self { path: path.to_owned(), open: Mutex::default() })
+    }
+
+    fn get(&self) -> io::Result<Arc<File>> {
+        let mut open = self.open.lock();
+        if let Some(file) = open.upgrade() {
+            return Ok(file);
+        }
+        let file = Arc::new(File::open(&self.path)?);
+        *open = Arc::downgrade(&file);
+        Ok(file)
     }
 }
 
@@ -88,7 +112,7 @@ impl Quotes {
     }
 
     /// Whether no quote comes before the records of `range`; looks where nobody has looked yet.
-    fn none_before(&self, range: u64, file: &Arc<File>) -> io::Result<bool> {
+    fn none_before(&self, range: u64, file: &SharedFile) -> io::Result<bool> {
         let mut known = self.0.lock();
         while known.free < range {
             let free = known.free;
@@ -108,8 +132,8 @@ impl Quotes {
 }
 
 /// Whether the records of `range` have a quote, given that those before have none.
-fn is_quoted(file: &Arc<File>, range: u64) -> io::Result<bool> {
-    let mut input = ReadAt { file: Arc::clone(file), at: range * RANGE_BYTES };
+fn is_quoted(file: &SharedFile, range: u64) -> io::Result<bool> {
+    let mut input = ReadAt { file: file.get()?, at: range * RANGE_BYTES };
     let mut bytes = Vec::new();
     // The last one ends with the first line that ends at the end of the range, or behind it.
     io::Read::by_ref(&mut input).take(RANGE_BYTES - 1).read_to_end(&mut bytes)?;
@@ -144,7 +168,7 @@ impl Read for ReadAt {
 /// A stripe of a file, and the range of it that is being read.
 #[derive(Debug)]
 pub struct Stripe {
-    file: Arc<File>,
+    file: Arc<SharedFile>,
     /// None: every end of line ends a record.
     quotes: Option<Arc<Quotes>>,
     range: u64,
@@ -169,7 +193,7 @@ pub enum Begun {
 
 impl Stripe {
     /// The stripe of `file` that holds `from`, there. `quotes`: the file may hold quoted ends of lines.
-    pub fn new(file: Arc<File>, quotes: Option<Arc<Quotes>>, from: Position) -> Self {
+    pub fn new(file: Arc<SharedFile>, quotes: Option<Arc<Quotes>>, from: Position) -> Self {
         let range = from.at / RANGE_BYTES;
         if let Some(quotes) = quotes.as_ref().filter(|_| from.at != u64::MAX) {
             if from.tail {
@@ -211,8 +235,8 @@ impl Stripe {
     }
 
     /// The input, from `at` on.
-    pub fn input(&self, at: u64) -> Box<dyn Read + Send> {
-        Box::new(ReadAt { file: Arc::clone(&self.file), at })
+    pub fn input(&self, at: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(ReadAt { file: self.file.get()?, at }))
     }
 
     /// Begins the range of `offset`, or the next one if that is behind it.

@@ -44,9 +44,20 @@ pub fn header_of(path: &str, compression: Compression) -> io::Result<Option<(Vec
     }
 }
 
+/// The file, if it is still there: one that is removed after it was listed has nothing to read.
+pub fn open_if_there(path: &str) -> Result<Option<File>, SourceError> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SourceError(format!("could not open {path}: {error}"))),
+    }
+}
+
 /// Reads a file of records.
 pub struct TextReader {
     name: String,
+    /// How it is compressed, until it is opened.
+    closed: Option<Compression>,
     input: Box<dyn Read + Send>,
     compressed: bool,
     decoder: Box<dyn Decoder>,
@@ -67,36 +78,24 @@ pub struct TextReader {
     /// Within a record that is too long: up to the end of the line.
     skipping: bool,
     shrunk: bool,
+    /// Why nothing behind the buffer can be read: the compressed file is damaged.
+    broken: Option<String>,
 }
 
 impl TextReader {
     /// Starts at `from`, ends before `until`.
-    pub fn open(
+    pub fn new(
         name: &str,
-        mut file: File,
         compression: Compression,
         decoder: Box<dyn Decoder>,
         from: u64,
         until: Option<u64>,
-    ) -> Result<Self, SourceError> {
-        let fault = |e: io::Error| SourceError(format!("could not read {name}: {e}"));
-        let compressed = compression != Compression::None;
-        let mut shrunk = false;
-        if !compressed {
-            shrunk = file.metadata().map_err(fault)?.len() < from;
-            file.seek(SeekFrom::Start(from)).map_err(fault)?;
-        }
-        let mut input = compression.reader(file).map_err(fault)?;
-        if compressed && from > 0 {
-            io::copy(&mut input.by_ref().take(from), &mut io::sink()).map_err(fault)?;
-        }
-        if shrunk {
-            warn!(file = name, offset = from, "shorter than what was read of it before");
-        }
-        Ok(Self {
+    ) -> Self {
+        Self {
             name: name.to_owned(),
-            input,
-            compressed,
+            closed: Some(compression),
+            input: Box::new(io::empty()),
+            compressed: compression != Compression::None,
             decoder,
             until,
             follow: false,
@@ -108,8 +107,35 @@ impl TextReader {
             eof: false,
             header: false,
             skipping: false,
-            shrunk,
-        })
+            shrunk: false,
+            broken: None,
+        }
+    }
+
+    /// Opens the file at the first poll: a source may have thousands of them. False: it is gone.
+    fn start(&mut self) -> Result<bool, SourceError> {
+        let Some(compression) = self.closed else { return Ok(true) };
+        let (from, name) = (self.offset, self.name.clone());
+        let fault = |e: io::Error| SourceError(format!("could not read {name}: {e}"));
+        // Behind what is damaged nothing is read.
+        if self.compressed && from == u64::MAX {
+            (self.closed, self.eof) = (None, true);
+            return Ok(true);
+        }
+        let Some(mut file) = open_if_there(&self.name)? else { return Ok(false) };
+        if !self.compressed {
+            self.shrunk = file.metadata().map_err(fault)?.len() < from;
+            file.seek(SeekFrom::Start(from)).map_err(fault)?;
+        }
+        self.input = compression.reader(file).map_err(fault)?;
+        if self.compressed && from > 0 {
+            io::copy(&mut self.input.by_ref().take(from), &mut io::sink()).map_err(fault)?;
+        }
+        if self.shrunk {
+            warn!(file = self.name, offset = from, "shorter than what was read of it before");
+        }
+        self.closed = None;
+        Ok(true)
     }
 
     /// Reads `stripe` of a file from `from`, ends before `until`.
@@ -122,6 +148,7 @@ impl TextReader {
     ) -> Self {
         Self {
             name: name.to_owned(),
+            closed: None,
             input: Box::new(io::empty()),
             compressed: false,
             decoder,
@@ -136,6 +163,7 @@ impl TextReader {
             header: false,
             skipping: false,
             shrunk: false,
+            broken: None,
         }
     }
 
@@ -154,23 +182,13 @@ impl TextReader {
         self.at = 0;
         let length = self.buffer.len();
         let block = self.block_bytes();
-        self.buffer.resize(length + block, 0);
-        let mut read = 0;
-        let mut outcome = Ok(());
-        self.eof = false;
-        while read < block && !self.eof && outcome.is_ok() {
-            match self.input.read(&mut self.buffer[length + read..]) {
-                Ok(0) => self.eof = true,
-                Ok(n) => read += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => outcome = Err(e),
-            }
-        }
-        self.buffer.truncate(length + read);
+        self.buffer.reserve(block);
+        let outcome = self.input.by_ref().take(block as u64).read_to_end(&mut self.buffer);
+        self.eof = matches!(outcome, Ok(read) if read < block);
         if self.offset == 0 && length == 0 && self.buffer.starts_with(BYTE_ORDER_MARK) {
             self.consume(BYTE_ORDER_MARK.len());
         }
-        outcome
+        outcome.map(drop)
     }
 
     /// How much to read next: of a stripe, the rest of its range and little more.
@@ -195,7 +213,7 @@ impl TextReader {
                 (self.offset, self.eof) = (u64::MAX, true);
             }
             Begun::At { at, skip } => {
-                self.input = stripe.input(at);
+                self.input = stripe.input(at)?;
                 (self.offset, self.skipping) = (at, skip);
                 self.fill()?;
                 if let Some(stripe) = &mut self.stripe {
@@ -227,6 +245,11 @@ impl TextReader {
         SplitPoll::Finished
     }
 
+    fn gone(&mut self) -> SplitPoll {
+        warn!(file = self.name, "gone: nothing more is read of it");
+        self.finish()
+    }
+
     fn consume(&mut self, bytes: usize) {
         self.at += bytes;
         self.offset += bytes as u64;
@@ -235,7 +258,7 @@ impl TextReader {
     /// How much of the buffer may be decoded, and whether nothing may follow it.
     fn block(&self) -> (usize, bool) {
         let mut length = self.buffer.len() - self.at;
-        let mut at_end = self.eof && !self.follow;
+        let mut at_end = self.eof && !self.follow && self.broken.is_none();
         if let Some(stripe) = &self.stripe {
             if let Some(own) = stripe.own(self.offset, &self.buffer[self.at..]) {
                 (length, at_end) = (own, true);
@@ -285,26 +308,34 @@ impl TextReader {
         (self.offset, BadRecord { at: 0, payload, reason })
     }
 
-    /// What a block of compressed text that is damaged gives: a bad record, then the end.
-    fn damaged(&mut self, error: &io::Error) -> Result<SplitPoll, SourceError> {
+    /// The input fails. Compressed text is damaged then: what is whole before is read.
+    fn damaged(&mut self, error: &io::Error) -> Result<(), SourceError> {
         if !self.compressed {
             return Err(SourceError(format!("could not read {}: {error}", self.name)));
         }
         self.input = Box::new(io::empty());
         self.eof = true;
-        let bad = BadRecord { at: 0, payload: Vec::new(), reason: format!("the file is damaged: {error}") };
+        self.broken = Some(format!("the file is damaged: {error}"));
+        Ok(())
+    }
+
+    /// What is left of a damaged file: a bad record, and no more behind it, whoever reads on.
+    fn give_up_rest(&mut self, reason: String) -> Result<SplitPoll, SourceError> {
+        let rest = &self.buffer[self.at..];
+        let bad = BadRecord { at: 0, payload: rest[..rest.len().min(1024)].to_vec(), reason };
         let none = self.decoder.decode(b"", true, 0).map_err(|e| SourceError(e.to_string()))?;
-        self.on_error.apply(
-            &self.name,
-            none.rows,
-            vec![(self.offset + (self.buffer.len() - self.at) as u64, bad)],
-        )
+        let located = vec![(self.offset, bad)];
+        (self.buffer, self.at, self.offset) = (Vec::new(), 0, u64::MAX);
+        self.on_error.apply(&self.name, none.rows, located)
     }
 }
 
 impl SplitReader for TextReader {
     fn poll(&mut self, rows_max: usize, now_us: i64) -> Result<SplitPoll, SourceError> {
         let idle = Ok(SplitPoll::Idle { until_us: Some(now_us + FOLLOW_US) });
+        if !self.start()? {
+            return if self.follow { idle } else { Ok(self.gone()) };
+        }
         let mut more = self.follow || !self.eof;
         loop {
             if self.is_at_until() {
@@ -312,11 +343,14 @@ impl SplitReader for TextReader {
             }
             match self.begin_range() {
                 Ok(begun) => more |= begun,
-                Err(error) => return self.damaged(&error),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(self.gone());
+                }
+                Err(error) => self.damaged(&error)?,
             }
             if more && self.buffer.len() - self.at < LOW_BYTES && !self.holds_range() {
                 if let Err(error) = self.fill() {
-                    return self.damaged(&error);
+                    self.damaged(&error)?;
                 }
                 more = !self.eof;
             }
@@ -354,11 +388,14 @@ impl SplitReader for TextReader {
                 }
             }
             // What is in hand is no whole record.
+            if let Some(reason) = self.broken.take() {
+                return self.give_up_rest(reason);
+            }
             if self.eof {
                 return idle;
             }
             if let Err(error) = self.fill() {
-                return self.damaged(&error);
+                self.damaged(&error)?;
             }
         }
     }

@@ -15,6 +15,7 @@ use arrow::datatypes::{
     Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
 };
 use arrow::error::ArrowError;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Which of the NULLs there are; grows only when there is one.
@@ -59,8 +60,65 @@ pub enum TextKind {
     Plain,
     /// That it is a UUID, which is spelled the usual way then.
     Uuid,
-    /// That it is JSON.
+    /// That it is JSON, which is kept as it is.
     Json,
+    /// That it is JSON, which is kept in its normal form.
+    Jsonb,
+    /// That it has at most so many characters, spaces at its end aside: `character varying(n)`.
+    Varying(usize),
+    /// The same without any spaces at its end: `character(n)`.
+    Filled(usize),
+}
+
+impl TextKind {
+    /// Of a column of this SQL type.
+    fn of(sql_type: &str) -> Self {
+        let length = || sql_type.strip_suffix(')')?.rsplit('(').next()?.parse().ok();
+        match sql_type {
+            "uuid" => TextKind::Uuid,
+            "json" => TextKind::Json,
+            "jsonb" => TextKind::Jsonb,
+            "bpchar" => TextKind::Filled(usize::MAX),
+            sized if sized.starts_with("character(") => length().map_or(TextKind::Plain, TextKind::Filled),
+            sized if sized.starts_with("character varying(") => {
+                length().map_or(TextKind::Plain, TextKind::Varying)
+            }
+            _ => TextKind::Plain,
+        }
+    }
+
+    /// The text that is kept of `text`, if it is one.
+    fn held(self, text: &[u8]) -> Option<Cow<'_, [u8]>> {
+        match self {
+            TextKind::Plain => Some(Cow::Borrowed(text)),
+            TextKind::Uuid => {
+                let uuid = uuid::Uuid::parse_str(std::str::from_utf8(text).ok()?.trim()).ok()?;
+                Some(Cow::Owned(uuid.hyphenated().to_string().into_bytes()))
+            }
+            TextKind::Json => {
+                weir_sql::functions::json::normalized(std::str::from_utf8(text).ok()?)?;
+                Some(Cow::Borrowed(text))
+            }
+            TextKind::Jsonb => {
+                let normal = weir_sql::functions::json::normalized(std::str::from_utf8(text).ok()?)?;
+                Some(Cow::Owned(normal.into_bytes()))
+            }
+            TextKind::Filled(most) => {
+                let end = text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+                (characters(&text[..end]) <= most).then_some(Cow::Borrowed(&text[..end]))
+            }
+            TextKind::Varying(most) => {
+                let over = characters(text).saturating_sub(most);
+                let (kept, rest) = text.split_at(text.len().saturating_sub(over));
+                rest.iter().all(|byte| *byte == b' ').then_some(Cow::Borrowed(kept))
+            }
+        }
+    }
+}
+
+/// How many characters a text has: bytes that don't go on with one.
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 #[derive(Debug)]
@@ -90,7 +148,7 @@ pub struct ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// For values of `data_type`; `sql_type` tells `jsonb` and `uuid` from text.
+    /// For values of `data_type`; `sql_type` tells what is no plain text.
     pub fn new(data_type: &DataType, sql_type: &str) -> Result<Self, String> {
         let values = match data_type {
             DataType::Boolean => Values::Boolean(Vec::new()),
@@ -104,15 +162,7 @@ impl ColumnBuilder {
             DataType::Time64(TimeUnit::Microsecond) => Values::Time(Vec::new()),
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp(Vec::new(), zone.clone()),
             DataType::Interval(IntervalUnit::MonthDayNano) => Values::Interval(Vec::new()),
-            DataType::Utf8 => Values::Text(
-                vec![0],
-                Vec::new(),
-                match sql_type {
-                    "uuid" => TextKind::Uuid,
-                    "json" | "jsonb" => TextKind::Json,
-                    _ => TextKind::Plain,
-                },
-            ),
+            DataType::Utf8 => Values::Text(vec![0], Vec::new(), TextKind::of(sql_type)),
             DataType::Binary => Values::Bytes(vec![0], Vec::new()),
             DataType::List(item) => {
                 let child = ColumnBuilder::new(item.data_type(), weir_type(item))?;
@@ -174,7 +224,10 @@ impl ColumnBuilder {
                 parse::integer_or_integral(text).and_then(|n| i16::try_from(n).ok()).map(|n| v.push(n))
             }
             Values::Float64(v) => parse::float(text).map(|n| v.push(n)),
-            Values::Float32(v) => parse::float(text).map(|n| v.push(n as f32)),
+            Values::Float32(v) => {
+                let real = parse::float(text).map(|n| (n, n as f32));
+                real.filter(|(n, real)| real.is_finite() || !n.is_finite()).map(|(_, real)| v.push(real))
+            }
             Values::Decimal(v, precision, scale) => {
                 parse::decimal(text, *precision, *scale).map(|n| v.push(n))
             }
@@ -187,14 +240,8 @@ impl ColumnBuilder {
             Values::Timestamp(v, zone) => parse::timestamp(text, zone.is_some()).map(|t| v.push(t)),
             Values::Interval(v) => interval(text).map(|i| v.push(i)),
             Values::Text(offsets, bytes, TextKind::Plain) => push_bytes(offsets, bytes, text),
-            Values::Text(offsets, bytes, TextKind::Uuid) => std::str::from_utf8(text)
-                .ok()
-                .and_then(|text| uuid::Uuid::parse_str(text.trim()).ok())
-                .and_then(|uuid| push_bytes(offsets, bytes, uuid.hyphenated().to_string().as_bytes())),
-            Values::Text(offsets, bytes, TextKind::Json) => {
-                serde_json::from_slice::<serde::de::IgnoredAny>(text)
-                    .ok()
-                    .and_then(|_| push_bytes(offsets, bytes, text))
+            Values::Text(offsets, bytes, kind) => {
+                kind.held(text).and_then(|text| push_bytes(offsets, bytes, &text))
             }
             Values::Bytes(offsets, bytes) => {
                 parse::bytea(text).and_then(|value| push_bytes(offsets, bytes, &value))
@@ -275,7 +322,7 @@ impl ColumnBuilder {
         self.validity.truncate(len);
     }
 
-    /// The column; the builder is empty again. Fails of text that is not UTF-8.
+    /// The column; the builder is empty again. Fails of text that is not UTF-8, or has a zero byte.
     pub fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let nulls = self.validity.take();
         Ok(match &mut self.values {
@@ -298,8 +345,13 @@ impl ColumnBuilder {
                 Arc::new(values)
             }
             Values::Text(offsets, bytes, _) => {
+                let zero = memchr::memchr(0, bytes).is_some();
                 let bytes = Buffer::from_vec(take_with_room(bytes));
-                Arc::new(StringArray::try_new(take_offsets(offsets), bytes, nulls)?)
+                let texts = StringArray::try_new(take_offsets(offsets), bytes, nulls)?;
+                if zero {
+                    return Err(ArrowError::ParseError("text holds no zero byte".to_owned()));
+                }
+                Arc::new(texts)
             }
             Values::Bytes(offsets, bytes) => {
                 let bytes = Buffer::from_vec(std::mem::take(bytes));
@@ -315,8 +367,11 @@ impl ColumnBuilder {
         })
     }
 
-    fn type_name(&self) -> &'static str {
-        match &self.values {
+    fn type_name(&self) -> Cow<'static, str> {
+        let name = match &self.values {
+            Values::Text(_, _, TextKind::Varying(most) | TextKind::Filled(most)) => {
+                return format!("text of at most {most} characters").into();
+            }
             Values::Boolean(_) => "boolean",
             Values::Int16(_) => "smallint",
             Values::Int32(_) => "int",
@@ -330,12 +385,14 @@ impl ColumnBuilder {
             Values::Timestamp(_, Some(_)) => "timestamptz",
             Values::Interval(_) => "interval",
             Values::Text(_, _, TextKind::Uuid) => "uuid",
-            Values::Text(_, _, TextKind::Json) => "jsonb",
+            Values::Text(_, _, TextKind::Json) => "json",
+            Values::Text(_, _, TextKind::Jsonb) => "jsonb",
             Values::Text(..) => "text",
             Values::Bytes(..) => "bytea",
             Values::List(..) => "array",
             Values::Struct(..) => "struct",
-        }
+        };
+        name.into()
     }
 }
 

@@ -116,7 +116,8 @@ impl RowBuilder {
     }
 
     /// Runs `record` over `block` until it has `rows_max` rows or bad ones, or is at the end.
-    /// Text is checked to be UTF-8 as a whole; where it isn't, once more record by record.
+    /// Text is checked to be UTF-8, without a zero byte, as a whole; where it isn't, once more record by
+    /// record.
     pub fn run(
         &mut self,
         block: &[u8],
@@ -163,6 +164,9 @@ impl RowBuilder {
                 Step::Bad(end, reason) => (end, Err(reason)),
                 Step::Record(end) if check && std::str::from_utf8(&block[at..end]).is_err() => {
                     (end, Err("it is not UTF-8".to_owned()))
+                }
+                Step::Record(end) if check && block[at..end].contains(&0) => {
+                    (end, Err("it has a zero byte".to_owned()))
                 }
                 Step::Record(end) => (end, self.end_record()),
             };

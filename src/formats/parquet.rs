@@ -4,14 +4,15 @@ use super::decode::BadRecord;
 use super::encode::json_line;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options, concat_batches};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use std::fs::File;
 use std::sync::Arc;
 use weir_catalog::Column;
-use weir_catalog::column::arrow_schema;
+use weir_catalog::column::{TYPE_KEY, arrow_schema};
+use weir_sql::functions::cast::cast_column;
 
 /// Rows of a Parquet file, batch by batch.
 pub struct ParquetRows {
@@ -73,9 +74,9 @@ impl ParquetRows {
             Ok(match found {
                 None => new_null_array(field.data_type(), batch.num_rows()),
                 Some(at) if batch.column(*at).data_type() == field.data_type() => {
-                    Arc::clone(batch.column(*at))
+                    held(batch.column(*at), field)?
                 }
-                Some(at) => cast_with_options(batch.column(*at), field.data_type(), &options)?,
+                Some(at) => held(&cast_with_options(batch.column(*at), field.data_type(), &options)?, field)?,
             })
         });
         let arrays = arrays.collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
@@ -91,7 +92,9 @@ impl ParquetRows {
             match self.fit(&row) {
                 Ok(row) => rows.push(row),
                 Err(error) => {
-                    bad.push(BadRecord { at, payload: json_line(&row)?, reason: error.to_string() })
+                    // Not everything that a file may hold has a form in JSON.
+                    let payload = json_line(&row).unwrap_or_default();
+                    bad.push(BadRecord { at, payload, reason: error.to_string() })
                 }
             }
         }
@@ -105,6 +108,14 @@ impl ParquetRows {
             Err(_) => self.fit_by_row(batch).map(|(rows, bad)| ParquetBatch { rows, bad, count }),
         }
     }
+}
+
+/// What a column keeps of text that is no plain text: jsonb, uuid, or of a length.
+fn held(values: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+    if *field.data_type() != DataType::Utf8 || !field.metadata().contains_key(TYPE_KEY) {
+        return Ok(Arc::clone(values));
+    }
+    cast_column(values, field).map_err(|e| ArrowError::CastError(e.find_root().to_string()))
 }
 
 impl Iterator for ParquetRows {

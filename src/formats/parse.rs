@@ -42,7 +42,9 @@ pub fn integer_or_integral(text: &[u8]) -> Option<i64> {
 
 /// A floating-point number; `NaN`, `Infinity`, `-Infinity` in any case.
 pub fn float(text: &[u8]) -> Option<f64> {
-    std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+    let value: f64 = std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()?;
+    // Digits that no float is great enough for.
+    (value.is_finite() || !text.iter().any(u8::is_ascii_digit)).then_some(value)
 }
 
 /// A decimal number of `precision` digits, `scale` of them after the point; what is beyond is

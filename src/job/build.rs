@@ -144,7 +144,8 @@ pub fn operator(fragment_node: &FragmentNode, context: &BuildContext) -> Result<
         PlanOp::EmitOnClose { time } => {
             let distribution = match &node.properties.distribution {
                 Distribution::Hash(columns) => columns.clone(),
-                Distribution::Single | Distribution::Any => Vec::new(),
+                Distribution::Single => Vec::new(),
+                Distribution::Any => return Err(JobError::internal("held rows need a place of their own")),
             };
             Box::new(EmitOnClose::new(&schema, *time, distribution, tables[0]))
         }

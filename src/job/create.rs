@@ -67,6 +67,9 @@ pub(super) async fn create_in_background(
                 if same && lasting.catalog().by_id(object.id).is_some() {
                     tracing::warn!(name = %object.name, %error, "CREATE in the background failed");
                     lasting.log_changes(&[CatalogChange::Drop(object.id)])?;
+                }
+                if same {
+                    // A DROP that was faster than the job had nothing to end.
                     end_jobs(&lasting, &[object]).await?;
                 }
                 Err(error)

@@ -12,6 +12,8 @@
 //! A stateful part that a plan has twice (a view of the hottest auctions counts bids, and joins them
 //! to the greatest count) is run once: a fragment of its own, whose changes go to both readers.
 
+use arrow::array::RecordBatch;
+use arrow::ipc::writer::StreamWriter;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -111,10 +113,21 @@ fn describe(node: &PlanNode, text: &mut String) -> bool {
         _ => false,
     };
     // Writing to a String can't fail.
-    let _ = write!(text, "({:?} {:?} {:?}", node.op, node.schema, node.properties);
+    let _ = match &node.op {
+        PlanOp::Values { rows } => write!(text, "({:?}", whole(rows)),
+        op => write!(text, "({op:?} {:?}", node.schema),
+    };
+    let _ = write!(text, " {:?}", node.properties);
     let same = !volatile && node.inputs.iter().all(|input| describe(input, text));
     text.push(')');
     same
+}
+
+/// All of these rows as bytes: an array's `Debug` leaves out the middle of a long one.
+fn whole(rows: &RecordBatch) -> Option<Vec<u8>> {
+    let mut writer = StreamWriter::try_new(Vec::new(), &rows.schema()).ok()?;
+    writer.write(rows).ok()?;
+    writer.into_inner().ok()
 }
 
 struct Cutter {
@@ -221,6 +234,7 @@ fn inputs_of(node: &PlanNode) -> Vec<NodeInput> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::array::Int64Array;
     use arrow::datatypes::{DataType, Field, Schema};
     use std::sync::Arc;
     use weir_sql::plan::{JoinKind, Properties};
@@ -275,6 +289,29 @@ mod tests {
             }
             let fragments = cut(&joined(counts(vec![0, 1]), counts(vec![0, 2])), parallelism);
             assert_eq!(fragments.iter().map(stateful).sum::<usize>(), 3);
+        }
+    }
+
+    /// DISTINCT over many constant rows, one of which is `odd`.
+    fn distinct_values(odd: i64) -> PlanNode {
+        let values = (0..100).map(|i| if i == 50 { odd } else { i });
+        let schema = Arc::new(Schema::new(vec![Field::new("c0", DataType::Int64, true)]));
+        let rows =
+            RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from_iter_values(values))]).unwrap();
+        let values = node(PlanOp::Values { rows }, vec![], 1, Distribution::Single);
+        let by = Distribution::Hash(vec![0]);
+        let exchange = node(PlanOp::Exchange { to: by.clone() }, vec![values], 1, by.clone());
+        node(PlanOp::Aggregate { group: vec![0], calls: vec![] }, vec![exchange], 1, by)
+    }
+
+    #[test]
+    fn many_constants_are_the_same_only_if_all_are() {
+        for (odd, shared) in [(50, true), (777, false)] {
+            let mut counts = HashMap::new();
+            let by = Distribution::Hash(vec![0]);
+            let both = vec![distinct_values(50), distinct_values(odd)];
+            count_parts(&node(PlanOp::Union, both, 1, by), &mut counts);
+            assert_eq!(counts.values().any(|count| *count > 1), shared, "{odd}");
         }
     }
 }

@@ -96,11 +96,13 @@ impl Lasting {
         let root = sub("checkpoints")?;
         let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
+        require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
-        let last = Epoch(blocks.first_free().0.saturating_sub(1));
+        let known = storage.list().next().map_or(Epoch::ZERO, |m| m.epoch);
+        let last = Epoch(blocks.first_free(known).0.saturating_sub(1));
         let sink_logs = Arc::new(SinkLogs::new(sub("sinks")?, data_dir.generation()));
         let cache = config.memory_limit / 8;
         let nothing: Arc<dyn crate::state::store::StateRead> =
@@ -207,7 +209,7 @@ impl Lasting {
         let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         let checkpoint_interval_us = us(config.checkpoint_interval);
         // Spread by what tells databases apart.
-        let part = u64::from(self.data_dir.database().as_fields().0) * checkpoint_interval_us as u64 >> 32;
+        let part = (u64::from(self.data_dir.database().as_fields().0) * checkpoint_interval_us as u64) >> 32;
         Settings {
             barrier_interval_us: us(config.barrier_interval),
             checkpoint_interval_us,
@@ -258,6 +260,22 @@ impl Lasting {
             return Ok(());
         }
         self.log_changes(&drops.into_iter().map(CatalogChange::Drop).collect::<Vec<_>>())
+    }
+}
+
+/// A catalog that lacks what a checkpoint was made with has lost its end: acknowledged DDL, and with it
+/// the rows of what it created.
+fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> std::io::Result<()> {
+    match storage.list().find(|m| m.catalog_version > catalog.version) {
+        None => Ok(()),
+        Some(manifest) => Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!(
+                "catalog.log or catalog.image is damaged: they end at version {}, but the checkpoint of epoch {} \
+                 was made with version {}",
+                catalog.version, manifest.epoch, manifest.catalog_version
+            ),
+        )),
     }
 }
 

@@ -5,7 +5,7 @@
 //! [`super::restart`] replaces when it fails.
 
 pub use super::committers::DeliveryStatus;
-use super::incarnation::Lasting;
+use super::incarnation::{Incarnation, Lasting};
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
 use crate::dml::log::DmlLog;
@@ -395,10 +395,14 @@ pub(super) async fn end_jobs(lasting: &Arc<Lasting>, dropped: &[Arc<Object>]) ->
     let ids: Vec<ObjectId> = dropped.iter().map(|o| o.id).collect();
     // Without a dataflow there is nothing to end: the next one starts without them.
     let Ok(incarnation) = lasting.incarnation() else { return Ok(()) };
-    let answer = incarnation.running.change(Vec::new(), &ids, None)?;
-    let ended = answer.await;
+    end_in(&incarnation, &ids).await
+}
+
+/// Ends jobs of one incarnation, and drops their state.
+pub(super) async fn end_in(incarnation: &Incarnation, ids: &[ObjectId]) -> Result<(), JobError> {
+    let ended = incarnation.running.change(Vec::new(), ids, None)?.await;
     if matches!(ended, Ok(Ok(_))) {
-        incarnation.drop_state(&ids);
+        incarnation.drop_state(ids);
     }
     Ok(())
 }

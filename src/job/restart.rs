@@ -169,9 +169,34 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
         tokio::spawn(refill(Arc::clone(lasting), Arc::clone(&incarnation), object));
     }
     tokio::spawn(memory::keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
-    lasting.set_incarnation(Some(incarnation));
+    lasting.set_incarnation(Some(Arc::clone(&incarnation)));
+    settle(lasting, &incarnation).await?;
     tracing::info!(epoch = %restored, elapsed_ms = started.elapsed().as_millis() as u64, "dataflow is running");
     Ok(())
+}
+
+/// Catches up with what was dropped, or became complete, while the dataflow was put together: there was
+/// none then that could be told.
+async fn settle(lasting: &Arc<Lasting>, incarnation: &Incarnation) -> Result<(), JobError> {
+    let (catalog, running) = (lasting.catalog(), incarnation.running.job_ids());
+    let dropped: Vec<ObjectId> = running.iter().copied().filter(|id| catalog.by_id(*id).is_none()).collect();
+    if !dropped.is_empty() {
+        super::manager::end_in(incarnation, &dropped).await?;
+    }
+    let mut due = catalog.objects().filter(|o| o.has_job() && o.state == ObjectState::Created);
+    if due.any(|o| !running.contains(&o.id)) {
+        again(Arc::clone(lasting));
+    }
+    Ok(())
+}
+
+/// Starts over with what the catalog has now.
+fn again(lasting: Arc<Lasting>) {
+    tokio::spawn(async move {
+        if let Err(error) = restart(&lasting, "an object was created while the dataflow started").await {
+            tracing::error!(%error, "could not restart the dataflow");
+        }
+    });
 }
 
 /// A job that the restored checkpoint lacks fills again, in the background.

@@ -157,8 +157,10 @@ impl Running {
             let added = self.build(&mut jobs, &mut change, &spec, restored);
             if let Err(error) = added {
                 // Nothing was sent: the jobs built so far are forgotten, their channels close.
-                for job in &change.mutation.added {
+                for job in change.mutation.added.iter().chain([&spec.object.id]) {
                     self.forget(&mut jobs, *job);
+                    let sources = jobs.values().filter_map(|j| j.source.as_ref());
+                    sources.for_each(|(_, shared)| shared.unwant(*job));
                 }
                 return Err(error);
             }
@@ -191,13 +193,7 @@ impl Running {
 
     /// Takes a job off the books. Returns its actors.
     fn forget(&self, jobs: &mut HashMap<JobId, RunningJob>, id: JobId) -> Vec<ActorId> {
-        let Some(job) = jobs.remove(&id) else { return Vec::new() };
-        for (read, columns) in &job.reads {
-            if let Some((_, shared)) = jobs.get(read).and_then(|j| j.source.as_ref()) {
-                shared.unwant(columns);
-            }
-        }
-        job.actors
+        jobs.remove(&id).map_or_else(Vec::new, |job| job.actors)
     }
 
     fn drop_unread_sources(&self, jobs: &mut HashMap<JobId, RunningJob>, change: &mut Change) {
@@ -242,7 +238,7 @@ impl Running {
             }
             (_, Some(plan)) => {
                 let reads = reads(&plan.root);
-                self.open_sources(jobs, change, &reads, restored)?;
+                self.open_sources(jobs, change, (id, &reads), restored)?;
                 (self.build_planned(jobs, spec, plan, &errors)?, reads)
             }
             (_, None) => return Err(JobError::internal("a job needs a plan")),
@@ -305,7 +301,7 @@ impl Running {
         &self,
         jobs: &mut HashMap<JobId, RunningJob>,
         change: &mut Change,
-        reads: &[(ObjectId, Vec<usize>)],
+        (job, reads): (JobId, &[(ObjectId, Vec<usize>)]),
         restored: Option<&RestoredState>,
     ) -> Result<(), JobError> {
         for (id, columns) in reads {
@@ -332,7 +328,7 @@ impl Running {
                 })?;
             }
             if let Some((_, shared)) = jobs.get(id).and_then(|j| j.source.as_ref()) {
-                shared.want(columns);
+                shared.want(job, columns);
             }
         }
         Ok(())
@@ -382,6 +378,11 @@ impl Running {
             let internal = tables.lock().remove(&id).unwrap_or_default();
             std::iter::once(id.table()).chain(internal).collect()
         })
+    }
+
+    /// The jobs that run, and the sources that they read.
+    pub fn job_ids(&self) -> Vec<JobId> {
+        self.jobs.lock().keys().copied().collect()
     }
 
     /// Stops the workers where they are.

@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_catalog::ObjectId;
 use weir_catalog::source::{LateRows, WatermarkSpec};
+use weir_catalog::{JobId, ObjectId};
 
 /// Rows asked of a split at a time.
 const POLL_ROWS_MAX: usize = 4096;
@@ -45,9 +45,9 @@ pub struct SourceShared {
     pub watermark: Option<WatermarkSpec>,
     /// By actor with open splits: what it promises.
     promises: Mutex<BTreeMap<usize, Option<i64>>>,
-    /// The columns that readers want, with how many want each. Changed before the barrier at
-    /// which a job starts or ends; taken up by the source's actors at that barrier.
-    wanted: Mutex<BTreeMap<usize, usize>>,
+    /// By job: the columns that it wants, from before the barrier at which it starts until the one at
+    /// which it ends. Taken up by the source's actors at barriers that change the graph.
+    wanted: Mutex<BTreeMap<JobId, Want>>,
     /// By actor: where its splits were at the last barrier that changed the graph.
     positions: Mutex<HashMap<usize, (Epoch, Positions)>>,
     /// Rows dropped because they came below the watermark.
@@ -56,6 +56,14 @@ pub struct SourceShared {
     pub dead_rows: AtomicU64,
     /// Rows read.
     pub rows: AtomicU64,
+}
+
+/// What a job wants of a source.
+#[derive(Debug, Default)]
+struct Want {
+    columns: BTreeSet<usize>,
+    /// How many of the source's actors have seen the barrier that ends it: others are behind.
+    ended: usize,
 }
 
 /// What was read of a source since its shared reader started.
@@ -75,23 +83,14 @@ impl SourceShared {
         Self { watermark, ..Self::default() }
     }
 
-    /// A job wants `columns`, from the next barrier with a mutation on.
-    pub fn want(&self, columns: &[usize]) {
-        let mut wanted = self.wanted.lock();
-        columns.iter().for_each(|c| *wanted.entry(*c).or_default() += 1);
+    /// `job` wants `columns` too, from the next barrier with a mutation on until it is removed by one.
+    pub fn want(&self, job: JobId, columns: &[usize]) {
+        self.wanted.lock().entry(job).or_default().columns.extend(columns);
     }
 
-    /// A job no longer wants `columns`.
-    pub fn unwant(&self, columns: &[usize]) {
-        let mut wanted = self.wanted.lock();
-        for column in columns {
-            if let Some(count) = wanted.get_mut(column) {
-                *count -= 1;
-                if *count == 0 {
-                    wanted.remove(column);
-                }
-            }
-        }
+    /// `job` was not started after all.
+    pub fn unwant(&self, job: JobId) {
+        self.wanted.lock().remove(&job);
     }
 
     /// What was read so far.
@@ -143,6 +142,8 @@ pub struct SourceReader {
     spec: SourceSpec,
 
     columns: Vec<usize>,
+    /// Jobs that have ended here, and not yet at each of the source's actors.
+    ended: BTreeSet<JobId>,
     splits: Vec<OpenSplit>,
     restored: HashMap<String, Offset>,
     /// Marks of restored splits.
@@ -167,6 +168,7 @@ impl SourceReader {
             dead: Vec::new(),
             dead_table: StateTable::new(Arc::new(dead_letter::layout())),
             columns: Vec::new(),
+            ended: BTreeSet::new(),
             splits: Vec::new(),
             restored: HashMap::new(),
             marks: HashMap::new(),
@@ -179,9 +181,23 @@ impl SourceReader {
     }
 
     fn wanted_columns(&self) -> Vec<usize> {
-        let mut columns: BTreeSet<usize> = self.spec.shared.wanted.lock().keys().copied().collect();
+        let wanted = self.spec.shared.wanted.lock();
+        let reading = wanted.iter().filter(|(job, _)| !self.ended.contains(job));
+        let mut columns: BTreeSet<usize> =
+            reading.flat_map(|(_, want)| want.columns.iter().copied()).collect();
         columns.extend(self.spec.shared.watermark.as_ref().map(|w| w.column));
         columns.into_iter().collect()
+    }
+
+    /// What jobs wanted that `barrier` ends; not before, since up to here they read all of it.
+    fn give_up(&mut self, barrier: &Barrier) {
+        let mut wanted = self.spec.shared.wanted.lock();
+        for (job, want) in wanted.iter_mut().filter(|(job, _)| barrier.stops(**job)) {
+            want.ended += 1;
+            self.ended.insert(*job);
+        }
+        wanted.retain(|_, want| want.ended < self.spec.actor.1);
+        self.ended.retain(|job| wanted.contains_key(job));
     }
 
     fn open(&self, split: &Split, from: Option<&Offset>) -> Result<Box<dyn SplitReader>, OperatorError> {
@@ -374,6 +390,7 @@ impl Operator for SourceReader {
             self.list_splits()?;
             self.promise(out);
         } else if barrier.mutation.is_some() {
+            self.give_up(barrier);
             let columns = self.wanted_columns();
             if columns != self.columns {
                 self.reopen(columns)?;

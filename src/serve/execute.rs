@@ -8,6 +8,7 @@
 //! ```
 //! Dropping the stream ends the query.
 
+use super::interrupt::{Waiting, interruptible};
 use super::lookup::LookupPlanner;
 use super::snapshot::{QuerySnapshot, ReadPoint};
 use super::window::WindowQueryPlanner;
@@ -30,6 +31,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
@@ -37,6 +39,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_sql::functions::batch_analyzer_rules;
 use weir_sql::plan::optimize::planning_options;
+
+/// Threads beside those that one query is spread over. What runs in one poll for long (a join without
+/// rows to give) keeps its thread: others go on on these, and the system shares the processors out.
+const SPARE_THREADS: usize = 16;
 
 /// The threads that run queries, and what all queries' plans are made with.
 pub struct QueryEngine {
@@ -54,7 +60,7 @@ impl QueryEngine {
     /// Starts the threads.
     pub fn new(config: &Config) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(config.query_threads)
+            .worker_threads(config.query_threads + SPARE_THREADS)
             .max_blocking_threads(config.query_threads)
             .thread_name("weir-query")
             .thread_stack_size(crate::config::STACK_BYTES)
@@ -82,15 +88,16 @@ impl QueryEngine {
 }
 
 impl Planners {
-    /// The rows of `plan`, of which at most `memory_limit` bytes are held.
+    /// The rows of `plan`, of which at most `memory_limit` bytes are held, until `ended`.
     async fn start(
         &self,
         plan: &LogicalPlan,
         memory_limit: usize,
+        ended: &Arc<AtomicBool>,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
         let session = self.session(memory_limit)?;
         let physical = session.create_physical_plan(plan).await?;
-        execute_stream(physical, session.task_ctx())
+        execute_stream(interruptible(physical, ended)?, session.task_ctx())
     }
 
     /// What one query is planned and run with.
@@ -119,6 +126,7 @@ impl Drop for QueryEngine {
 struct Ending {
     cancel: CancellationToken,
     deadline: Option<Instant>,
+    waiting: Waiting,
 }
 
 impl Ending {
@@ -167,7 +175,7 @@ impl QueryEngine {
         timeout: Option<Duration>,
     ) -> Result<SendableRecordBatchStream, ServeError> {
         let deadline = timeout.filter(|t| *t > Duration::ZERO).map(|t| Instant::now() + t);
-        let ending = Ending { cancel, deadline };
+        let ending = Ending { cancel, deadline, waiting: Waiting::default() };
         let (schema_sender, schema) = oneshot::channel();
         let (sender, batches) = mpsc::channel(2);
         // A set, because dropping it aborts the task.
@@ -177,7 +185,8 @@ impl QueryEngine {
             Some(rows) => task.spawn(send(rows, schema_sender, sender)),
             None => {
                 let planners = Arc::clone(&self.planners);
-                task.spawn_on(run(planners, plan, memory_limit, schema_sender, sender), self.handle())
+                let query = (plan, memory_limit, ending.waiting.ended());
+                task.spawn_on(run(planners, query, schema_sender, sender), self.handle())
             }
         };
         let schema = match ending.or(schema).await? {
@@ -198,12 +207,11 @@ fn with_params(plan: LogicalPlan, params: Option<ParamValues>) -> Result<Logical
 /// Plans and runs the query, on the query threads.
 async fn run(
     planners: Arc<Planners>,
-    plan: LogicalPlan,
-    memory_limit: usize,
+    (plan, memory_limit, ended): (LogicalPlan, usize, Arc<AtomicBool>),
     schema: oneshot::Sender<Result<SchemaRef, ServeError>>,
     sender: mpsc::Sender<Result<RecordBatch, DataFusionError>>,
 ) {
-    match planners.start(&plan, memory_limit).await {
+    match planners.start(&plan, memory_limit, &ended).await {
         Ok(rows) => send(rows, schema, sender).await,
         Err(error) => drop(schema.send(Err(error.into()))),
     }

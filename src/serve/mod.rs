@@ -16,6 +16,7 @@ pub mod error;
 pub mod execute;
 pub mod http;
 pub mod information_schema;
+mod interrupt;
 pub mod layout;
 mod lookup;
 pub mod overlay;

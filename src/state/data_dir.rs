@@ -109,9 +109,14 @@ pub struct EpochBlocks {
 
 impl EpochBlocks {
     /// Above every epoch that this process or a dead one may have given: where to begin, asked
-    /// before the first `reserve`.
-    pub fn first_free(&self) -> Epoch {
-        Epoch(self.reserved.get() + 1)
+    /// before the first `reserve`. `known` was given, whatever became of the file.
+    pub fn first_free(&self, known: Epoch) -> Epoch {
+        let reserved = self.reserved.get();
+        if reserved >= known.0 {
+            return Epoch(reserved + 1);
+        }
+        tracing::error!(reserved, %known, "the file \"epochs\" is older than the checkpoints; going on above them");
+        Epoch(known.0 + EPOCH_BLOCK + 1)
     }
 
     /// Makes sure that `epoch` is never given again; call it before giving it.
@@ -150,7 +155,7 @@ mod tests {
         let mut given = 0;
         for _ in 0..3 {
             let mut blocks = data.epoch_blocks().unwrap();
-            let mut epoch = blocks.first_free();
+            let mut epoch = blocks.first_free(Epoch(given));
             assert!(epoch.0 > given);
             for _ in 0..EPOCH_BLOCK + 2 {
                 blocks.reserve(epoch).unwrap();
@@ -158,5 +163,9 @@ mod tests {
                 epoch = epoch.next();
             }
         }
+        // Nor where the file is gone.
+        std::fs::remove_file(dir.path().join("epochs")).unwrap();
+        let blocks = data.epoch_blocks().unwrap();
+        assert!(blocks.first_free(Epoch(given)).0 > given + EPOCH_BLOCK);
     }
 }

@@ -174,7 +174,8 @@ impl Draw {
         let (from, columns) = self.from();
         let offered = columns.clone();
         let n = self.0.random_range(1..4);
-        match self.0.random_range(0..11) {
+        match self.0.random_range(0..14) {
+            11..=13 => self.nested(),
             0 => {
                 let columns = self.columns_of(&columns, n);
                 format!("SELECT {} {from}", named(&columns))
@@ -254,6 +255,35 @@ impl Draw {
                 let having = if self.one_in(4) { " HAVING count(*) > 1" } else { "" };
                 format!("SELECT {}, {calls} {from} GROUP BY {}{having}", named(&groups), groups.join(", "))
             }
+        }
+    }
+
+    /// Operators of one actor below and beside those of many, and parts that occur twice.
+    fn nested(&mut self) -> String {
+        let inner = self.of(&[
+            "(SELECT * FROM t0 ORDER BY a, id LIMIT 6)",
+            "(SELECT DISTINCT ON (a) * FROM t0 ORDER BY a, id DESC)",
+            "(SELECT * FROM t0 WHERE a NOT IN (SELECT x FROM t1 WHERE x IS NOT NULL))",
+            "(SELECT a, b, d, row_number() OVER (ORDER BY id) AS id FROM t0)",
+        ]);
+        let grouped = self.of(&["GROUP BY t0.d", "GROUP BY ROLLUP (t0.d)", "GROUP BY CUBE (t0.d, t0.a)"]);
+        let aggregate = self.aggregate(&T0[..3]);
+        let of_t1 = self.aggregate(T1);
+        let twice = self.of(&[
+            "SELECT p.a AS c0, q.a AS c1 FROM m p JOIN m q ON p.n = q.n",
+            "SELECT a AS c0, n AS c1 FROM m WHERE n = (SELECT max(n) FROM m)",
+            "SELECT a AS c0, n AS c1 FROM m UNION ALL SELECT n::int, a FROM m",
+            "SELECT p.a AS c0, t1.y AS c1 FROM m p FULL JOIN t1 ON p.n = t1.k",
+            "SELECT a AS c0, rank() OVER (ORDER BY n) AS c1 FROM m",
+        ]);
+        let mixed = "(SELECT a::bigint AS k FROM t0 UNION ALL SELECT count(*) FROM t1 UNION ALL SELECT 7) u";
+        match self.0.random_range(0..5) {
+            0 => format!("SELECT t0.d AS c0, {aggregate} AS v0 FROM {inner} t0 {grouped}"),
+            1 => format!("WITH m AS (SELECT a, count(*) AS n FROM t0 GROUP BY a) {twice}"),
+            2 if self.one_in(2) => format!("SELECT k AS c0 FROM {mixed}"),
+            2 => format!("SELECT k AS c0, count(*) AS c1 FROM {mixed} GROUP BY k"),
+            3 => format!("SELECT t0.id AS c0, (SELECT {of_t1} FROM t1) AS c1 FROM {inner} t0"),
+            _ => format!("SELECT (SELECT count(*) FROM {inner} t0) AS c0, (SELECT {of_t1} FROM t1) AS c1"),
         }
     }
 
@@ -419,9 +449,12 @@ async fn scenario(parallelism: &str, rounds: usize, draw: &mut Draw, postgres: &
             if draw.one_in(2) {
                 run(&client, "CHECKPOINT").await;
             }
+            // State goes with its vnodes, whoever has them.
+            let other = draw.of(&["1", "2", "4"]);
+            weir.set_options(&["--parallelism", other]);
             weir.kill_and_restart().await;
             client = weir.connect().await;
-            compare(&client, postgres, &views, &format!("{context}, after a kill")).await;
+            compare(&client, postgres, &views, &format!("{context}, after a kill, at {other}")).await;
         }
     }
 }

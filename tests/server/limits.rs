@@ -1,6 +1,8 @@
 //! Statements that are too much: refused by name, and nobody else notices.
 
-use crate::harness::{Weir, run, try_rows, value};
+use crate::harness::{PATIENCE, Weir, run, try_rows, value};
+use std::time::{Duration, Instant};
+use tokio_postgres::NoTls;
 
 fn chain(first: &str, next: &str, times: usize) -> String {
     format!("{first}{}", next.repeat(times))
@@ -37,4 +39,34 @@ async fn deep_statements_are_answered_or_refused() {
     weir.kill_and_restart().await;
     let client = weir.connect().await;
     assert_eq!(value(&client, "SELECT count(*) FROM v").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_that_find_nothing_stop_nobody_and_end_when_they_are_cancelled() {
+    let weir = Weir::with(&["--set", "query.threads=1"], &[]).await;
+    let client = weir.connect().await;
+    run(
+        &client,
+        "CREATE TABLE t (x int, y int); INSERT INTO t SELECT i, 1 FROM generate_series(1, 100000) g(i)",
+    )
+    .await;
+    // Thousands of millions of pairs, none of which is one; more such queries than there are threads.
+    let queries = ["a.x + b.x = -1", "a.y = b.y AND a.x + b.x = -1"];
+    for query in (0..24).map(|i| queries[i % 2]) {
+        let long = weir.connect().await;
+        let cancel = long.cancel_token();
+        let sql = format!("SELECT count(*) FROM t a JOIN t b ON {query}");
+        let asked = tokio::spawn(async move { try_rows(&long, &sql).await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let other = value(&client, "SELECT count(*) FROM t");
+        assert_eq!(tokio::time::timeout(PATIENCE, other).await.expect("others go on"), "100000");
+        cancel.cancel_query(NoTls).await.expect("it is asked");
+        // One may be done by then.
+        if let Err(ended) = asked.await.expect("it is answered") {
+            assert_eq!(ended.code().map(|c| c.code()), Some("57014"), "{ended}");
+        }
+    }
+    let started = Instant::now();
+    assert_eq!(value(&client, "SELECT sum(x) FROM t").await, "5000050000");
+    assert!(started.elapsed() < PATIENCE / 3, "{:?}", started.elapsed());
 }

@@ -13,6 +13,7 @@ mod limits;
 mod nexmark;
 mod protocol;
 mod psql;
+mod races;
 mod recovery;
 mod sinks;
 mod transactions;

@@ -166,3 +166,26 @@ async fn a_failed_expression_or_query_never_stops_the_server() {
     run(&client, "RECOVER").await;
     assert_eq!(value(&client, "SELECT count(*) FROM q").await, "3");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_has_lost_its_end_is_said_to_be_damaged() {
+    let mut weir = Weir::start().await;
+    let client = weir.connect().await;
+    run(&client, "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)").await;
+    run(&client, "INSERT INTO u VALUES (1); CHECKPOINT").await;
+    weir.kill();
+    let log = weir.data_dir().join("catalog/catalog.log");
+    let whole = std::fs::read(&log).expect("the catalog's log");
+    std::fs::write(&log, &whole[..whole.len() - 1]).expect("it is cut");
+    weir.begin(&[]);
+    assert!(!weir.wait_ended().await.success());
+    assert!(weir.log().contains("catalog.log or catalog.image is damaged"), "{}", weir.log());
+    // Nothing was lost by trying.
+    std::fs::write(&log, &whole).expect("it is whole again");
+    std::fs::remove_file(weir.data_dir().join("epochs")).expect("there is such a file");
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    let client = weir.connect().await;
+    run(&client, "INSERT INTO u VALUES (2); CHECKPOINT").await;
+    assert_eq!(value(&client, "SELECT count(*) FROM u").await, "2");
+}

@@ -202,3 +202,41 @@ async fn state_stays_small_however_long_the_stream() {
         assert!(*most > 0 && *most <= all(name) / 4, "{name} remembered {most} of {}", all(name));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_rows_of_a_join_are_given_once_after_a_kill() {
+    let mut weir = Weir::with(&["--parallelism", "2"], &[]).await;
+    let mut client = weir.connect().await;
+    run(
+        &client,
+        "CREATE TABLE a (k int, ts timestamp, WATERMARK FOR ts AS ts) APPEND ONLY;
+         CREATE TABLE b (k int, ts timestamp, WATERMARK FOR ts AS ts) APPEND ONLY",
+    )
+    .await;
+    // Only the right side's columns are left, while rows lie where the left side's are hashed to.
+    let windows = |t: &str| format!("TUMBLE({t}, ts, INTERVAL '10 seconds')");
+    run(
+        &client,
+        &format!(
+            "CREATE MATERIALIZED VIEW v AS SELECT r.window_start, r.k FROM {} l JOIN {} r \
+             ON l.window_start = r.window_start AND l.k = r.k EMIT ON WINDOW CLOSE",
+            windows("a"),
+            windows("b")
+        ),
+    )
+    .await;
+    for table in ["a", "b"] {
+        let rows = (0..40).map(|k| format!("({k}, '2026-01-01 00:00:05')")).collect::<Vec<_>>().join(", ");
+        run(&client, &format!("INSERT INTO {table} VALUES {rows}")).await;
+    }
+    run(&client, "CHECKPOINT").await;
+    weir.kill_and_restart().await;
+    client = weir.connect().await;
+    // Both actors of each table have to hear of it.
+    for table in ["a", "b"] {
+        let rows = (0..40).map(|k| format!("({k}, '2026-01-01 00:01:00')")).collect::<Vec<_>>().join(", ");
+        run(&client, &format!("INSERT INTO {table} VALUES {rows}")).await;
+    }
+    wait_for(&client, "SELECT count(DISTINCT k) FROM v", "40").await;
+    assert_eq!(value(&client, "SELECT count(*) FROM v").await, "40");
+}

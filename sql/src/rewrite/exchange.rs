@@ -78,7 +78,7 @@ fn require(node: PlanNode, need: &Distribution) -> PlanNode {
         Distribution::Hash(columns) => delivers(&node, columns),
     };
     if satisfied {
-        return node;
+        return known(node, need);
     }
     // One exchange after another would only move rows twice.
     let node = match node.op {
@@ -87,6 +87,15 @@ fn require(node: PlanNode, need: &Distribution) -> PlanNode {
     };
     let schema = node.schema.clone();
     PlanNode::over(PlanOp::Exchange { to: need.clone() }, vec![node], schema)
+}
+
+/// `node`, whose rows are where `need` wants them: what stands above it may count on that, where the
+/// columns that its own distribution names are gone.
+fn known(mut node: PlanNode, need: &Distribution) -> PlanNode {
+    if *need != Distribution::Any {
+        node.properties.distribution = need.clone();
+    }
+    node
 }
 
 /// Whether the rows of `node` are where the hash of `columns` sends them. Beyond what its

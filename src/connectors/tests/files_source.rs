@@ -206,6 +206,78 @@ fn damaged_compression_and_files_of_another_kind_are_dead_letters() {
 }
 
 #[test]
+fn of_a_damaged_file_what_is_whole_is_read_and_the_rest_is_one_dead_letter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.csv.gz");
+    let source = FilesSource::open(&declared(&path, "CSV", &[], &[])).unwrap();
+    write(&path, "1,whole\n2,cut he", Compression::Gzip);
+    let bytes = std::fs::read(&path).unwrap();
+    // The text is all there, the checksum behind it is not.
+    std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
+    let split = source.splits().unwrap().remove(0);
+    let mut first = reader(&source, &split, None, None);
+    let (ids, letters) = drain(&mut *first, 4096);
+    assert_eq!((ids, letters.len(), letters[0].payload.as_slice()), (vec![1], 1, &b"2,cut he"[..]));
+    assert_eq!(letters[0].offset, "8");
+    // Whoever reads on has seen it; whoever reads it anew reads the same.
+    assert_eq!(drain(&mut *reader(&source, &split, Some(&first.offset()), None), 10), (vec![], vec![]));
+    assert_eq!(drain(&mut *reader(&source, &split, None, Some(&first.offset())), 1).0, [1]);
+}
+
+#[test]
+fn a_parquet_file_is_read_up_to_where_it_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100_000));
+    let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+    let output = Box::new(File::create(&path).unwrap());
+    let mut encoder = encoder(Encoding::Parquet(ParquetCompression::Zstd), &rows.schema(), output).unwrap();
+    encoder.write(&rows).unwrap();
+    encoder.finish().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 2000].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let source = FilesSource::open(&declared(&path, "PARQUET", &[], &[])).unwrap();
+    let split = source.splits().unwrap().remove(0);
+    let mut whole = reader(&source, &split, None, None);
+    let (read, letters) = drain(&mut *whole, 10);
+    assert!(read.len() < 100_000 && read == (0..read.len() as i64).collect::<Vec<_>>(), "{}", read.len());
+    assert!(letters.len() == 1 && letters[0].reason.starts_with("the file is damaged"), "{letters:?}");
+    assert_eq!(drain(&mut *reader(&source, &split, Some(&whole.offset()), None), 10), (vec![], vec![]));
+    // The same from elsewhere.
+    let from = Offset("1000".to_owned());
+    let (rest, _) = drain(&mut *reader(&source, &split, Some(&from), None), 10);
+    assert_eq!(rest, read.get(1000..).unwrap_or_default());
+}
+
+#[test]
+fn a_file_is_open_only_while_it_is_read_and_may_be_gone() {
+    let open = |dir: &Path| {
+        let links =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|e| e.ok()?.path().read_link().ok());
+        links.filter(|to| to.starts_with(dir)).count()
+    };
+    for (encode, name) in [("CSV", "csv"), ("CSV", "csv.gz"), ("PARQUET", "parquet")] {
+        let dir = tempfile::tempdir().unwrap();
+        let pattern = dir.path().join(format!("*.{name}"));
+        for n in 0..3 {
+            std::fs::write(dir.path().join(format!("{n}.{name}")), "1,a\n").unwrap();
+        }
+        let source = FilesSource::open(&declared(&pattern, encode, &[], &[])).unwrap();
+        let splits = source.splits().unwrap();
+        let mut readers: Vec<_> = splits.iter().map(|split| reader(&source, split, None, None)).collect();
+        assert_eq!((readers.len(), open(dir.path())), (3, 0), "{name}");
+        std::fs::remove_file(&splits[2].name).unwrap();
+        for reader in &mut readers {
+            drain(&mut **reader, 10);
+        }
+        assert_eq!(open(dir.path()), 0, "{name}");
+        assert_eq!(drain(&mut *readers[2], 10), (vec![], vec![]), "{name}");
+    }
+}
+
+#[test]
 fn parquet_goes_on_from_a_row() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");

@@ -9,8 +9,10 @@ fn types() -> Vec<(DataType, &'static str, &'static str)> {
         (DataType::Int16, "-32768", "32768"),
         (DataType::Int32, "2147483647", "2147483648"),
         (DataType::Int64, "9000000000", "x"),
-        (DataType::Float32, "1.5", "x"),
+        (DataType::Float32, "1.5", "1e40"),
+        (DataType::Float32, "-Infinity", "x"),
         (DataType::Float64, "1e300", "1e"),
+        (DataType::Float64, "NaN", "1e400"),
         (DataType::Decimal128(10, 2), "1.5", "1e10"),
         (DataType::Date32, "2015-07-15", "2015-07-32"),
         (DataType::Time64(TimeUnit::Microsecond), "12:00:00", "noon"),
@@ -54,6 +56,31 @@ fn uuids_and_json_are_checked() {
     json.push_text(b"{\"a\": [1]}", false).unwrap();
     assert!(json.push_text(b"{\"a\": [1}", false).is_err());
     assert_eq!(json.len(), 1);
+}
+
+#[test]
+fn text_is_kept_as_a_table_would_keep_it() {
+    let kept = |sql_type: &str, text: &str| {
+        let mut builder = ColumnBuilder::new(&DataType::Utf8, sql_type).unwrap();
+        builder.push_text(text.as_bytes(), false)?;
+        Ok(builder.finish().unwrap().as_string::<i32>().value(0).to_owned())
+    };
+    for (sql_type, text, expected) in [
+        ("jsonb", "{\"bb\":1.0,\"a\":[1,{\"c\":null}], \"a\":2}", "{\"a\": 2, \"bb\": 1.0}"),
+        ("character varying(3)", "üü ", "üü "),
+        ("character varying(3)", "üüü   ", "üüü"),
+        ("character varying", "abcd", "abcd"),
+        ("character(3)", "a  ", "a"),
+        ("character(3)", "    ", ""),
+        ("bpchar", "abcd ", "abcd"),
+        ("text", "a ", "a "),
+    ] {
+        assert_eq!(kept(sql_type, text).as_deref(), Ok(expected), "{sql_type} {text}");
+    }
+    let refused: Result<String, String> = Err("\"abcd\" is no text of at most 3 characters".to_owned());
+    assert_eq!(kept("character varying(3)", "abcd"), refused);
+    assert_eq!(kept("character(3)", "abcd"), refused);
+    assert!(kept("character varying(3)", "ab  x").is_err());
 }
 
 #[test]

@@ -78,6 +78,12 @@ fn text_that_is_not_utf8_is_bad_by_record() {
         (rows, bad.len(), bad[0].reason.as_str()),
         (vec!["a".into(), "é".into()], 1, "it is not UTF-8")
     );
+    // PostgreSQL's text has no zero byte either.
+    let (rows, bad) = decode(&bid(), &[1], b"1,a,t\n2,x\0y,t\n3,b,t\n");
+    assert_eq!(
+        (rows, bad.len(), bad[0].reason.as_str()),
+        (vec!["a".into(), "b".into()], 1, "it has a zero byte")
+    );
 }
 
 #[test]

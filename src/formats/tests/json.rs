@@ -95,7 +95,10 @@ fn nested_values_and_raw_json() {
 {"list":[1,"x"],"row":null}
 {"list":null,"row":{"a":1,"a":2},"doc":null,"text":true}"#;
     let (rows, bad) = decode(&declared, &[0, 1, 2, 3], text);
-    assert_eq!(rows, ["{1,NULL,3}|(2,x)|{\"k\":[1]}|{\"k\":1}", "{}|(,)|\"s\"|12.50", "NULL|(2,)|NULL|true"]);
+    assert_eq!(
+        rows,
+        ["{1,NULL,3}|(2,x)|{\"k\": [1]}|{\"k\":1}", "{}|(,)|\"s\"|12.50", "NULL|(2,)|NULL|true"]
+    );
     assert_eq!(bad.len(), 1);
     assert_eq!(bad[0].1, "column \"list\": \"x\" is no bigint");
 }

@@ -32,6 +32,24 @@ fn columns_are_found_by_name_and_cast() {
 }
 
 #[test]
+fn text_is_kept_as_a_table_would_keep_it() {
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("{\"b\":1,\"a\":2}"), Some("{"), None]));
+    let rows = RecordBatch::try_from_iter([("j", texts.clone()), ("s", texts)]).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let output = Box::new(file.try_clone().unwrap());
+    let mut encoder = encoder(Encoding::Parquet(ParquetCompression::None), &rows.schema(), output).unwrap();
+    encoder.write(&rows).unwrap();
+    encoder.finish().unwrap();
+    let mut declared = columns(&[("j", DataType::Utf8), ("s", DataType::Utf8)]);
+    declared[0].sql_type = "jsonb".to_owned();
+    declared[1].sql_type = "character varying(20)".to_owned();
+    let mut rows = ParquetRows::open(file, &declared, &[0, 1], (0, None), 100).unwrap();
+    let ParquetBatch { rows: batch, bad, .. } = rows.next().unwrap().unwrap();
+    assert_eq!(batch.column(0).as_string::<i32>().value(0), "{\"a\": 2, \"b\": 1}");
+    assert_eq!((batch.num_rows(), bad.len(), bad[0].at), (2, 1, 1));
+}
+
+#[test]
 fn rows_that_do_not_fit_are_bad() {
     let declared = columns(&[("id", DataType::Int32), ("t", DataType::Utf8)]);
     let mut rows =

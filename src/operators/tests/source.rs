@@ -117,7 +117,7 @@ impl Actors {
     fn new(fake: &Fake, actors: usize) -> Self {
         let spec = WatermarkSpec { column: 1, delay_us: DELAY, late_rows: LateRows::DeadLetter };
         let shared = Arc::new(SourceShared::new(Some(spec)));
-        shared.want(&[0]);
+        shared.want(ObjectId(20001), &[0]);
         let reader = |actor| {
             SourceReader::new(SourceSpec {
                 id: ObjectId(20000),

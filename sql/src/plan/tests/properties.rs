@@ -69,7 +69,7 @@ fn what_stands_above_a_single_operator_is_single() {
         let plan = stream(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
         visit(&plan.root, &mut |node| {
             let moved = matches!(node.op, PlanOp::Exchange { .. });
-            let below = node.inputs.iter().any(|input| single(input));
+            let below = node.inputs.iter().any(&single);
             assert!(moved || !below || single(node), "{sql}: {:?} spreads what one actor has", node.op);
         });
     }
@@ -131,4 +131,15 @@ fn fingerprints_tell_state_apart_and_nothing_else() {
     let hashes = |sql: &str| of(sql).into_iter().map(|(_, hash)| hash).collect::<Vec<_>>();
     assert_eq!(hashes(join), hashes(renamed));
     assert_ne!(of(join), of("select t.id from t join u on t.id = u.t_id and t.v >= u.w"));
+}
+
+#[test]
+fn rows_are_known_to_be_where_they_are_wanted() {
+    // Hashed by t's columns, of which none are left.
+    let joined = "select u.t_id, u.w from t join u on t.id = u.t_id and t.v = u.w";
+    let to = Distribution::Hash(vec![0, 1]);
+    for sql in [joined, "select distinct v, s from t", "select id, v from t"] {
+        let plan = with_output_distribution(stream(sql).unwrap_or_else(|e| panic!("{sql}: {e}")), to.clone());
+        assert_eq!(plan.root.properties.distribution, to, "{sql}");
+    }
 }
