@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The areas of `src`, in order: each may import only those that its row names.
 const IMPORTS: &[(&str, &[&str])] = &[
+    ("config", &["units"]),
     ("stream", &[]),
     ("state", &["stream"]),
     ("dml", &["state", "stream"]),

@@ -6,7 +6,8 @@
 //! ```
 //! **Invariants:** epochs are injected in order, each after the one before; at most
 //! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most
-//! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always goes with a checkpoint;
+//! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always goes with a checkpoint, none
+//! being pending;
 //! the first barrier carries the first mutation, which brings the restored jobs in (an earlier one
 //! would let the replayed changes of tables pass before their readers are there); after `Restart`
 //! nothing more is decided.
@@ -292,7 +293,8 @@ impl Decider {
             return;
         }
         let checkpoint_free = self.pending.len() < self.settings.max_concurrent;
-        let mutate = self.mutations > 0 && checkpoint_free;
+        // A backfill relies on the change before its own being over.
+        let mutate = self.mutations > 0 && self.pending.is_empty();
         if !self.begun && !mutate {
             return;
         }

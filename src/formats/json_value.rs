@@ -193,7 +193,9 @@ pub fn push_value(
             column.push_null();
             Ok(())
         }
-        _ if column.text_kind() == Some(TextKind::Json) => column.push_text(raw, false),
+        _ if matches!(column.text_kind(), Some(TextKind::Json | TextKind::Jsonb)) => {
+            column.push_text(raw, false)
+        }
         Value::String(text, false) => column.push_text(text, false),
         Value::String(text, true) => {
             unescape(text, scratch)?;

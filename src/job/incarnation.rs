@@ -14,7 +14,8 @@ use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{Message, Shown, Visible};
 use crate::checkpoint::decide::Settings;
 use crate::checkpoint::storage::CheckpointStorage;
-use crate::config::{Config, DatabaseConfig};
+use crate::config::Config;
+use crate::config::DatabaseConfig;
 use crate::dml::log::DmlLog;
 use crate::state::catalog_log::FileCatalogLog;
 use crate::state::data_dir::{DataDir, EpochBlocks};
@@ -209,7 +210,8 @@ impl Lasting {
         let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         let checkpoint_interval_us = us(config.checkpoint_interval);
         // Spread by what tells databases apart.
-        let part = (u64::from(self.data_dir.database().as_fields().0) * checkpoint_interval_us as u64) >> 32;
+        let place = i128::from(self.data_dir.database().as_fields().0);
+        let part = (place * i128::from(checkpoint_interval_us)) >> 32;
         Settings {
             barrier_interval_us: us(config.barrier_interval),
             checkpoint_interval_us,

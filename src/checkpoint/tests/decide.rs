@@ -100,6 +100,7 @@ impl World {
                     .iter()
                     .filter(|(e, k, _)| *k == BarrierKind::Checkpoint && !self.ended.contains(e))
                     .count();
+                assert!(!mutate || open == 0, "a mutation while a checkpoint is pending");
                 let most = self.max_concurrent;
                 assert!(kind == BarrierKind::Tick || open < most, "{open} checkpoints are pending");
                 self.most_open = self.most_open.max(open + usize::from(kind == BarrierKind::Checkpoint));

@@ -4,16 +4,18 @@
 //! Values are text, as SQL writes them; [`SettingSpec::normalize`] checks one and gives the
 //! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
 
+mod database;
+
 use crate::units::{
     available_memory, date_style, distance, memory_size, parse_bool, parse_percent, time_zone,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use weir_catalog::{ClientError, SqlState};
 
 pub use crate::units::{TlsSettings, Users, format_bytes, format_duration, parse_bytes, parse_duration};
+pub use database::{DatabaseConfig, RestartSettings, RestartStrategy};
 
 /// What a setting's text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,59 +345,6 @@ pub struct Config {
     values: BTreeMap<&'static str, String>,
 }
 
-/// The settings of one database, typed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DatabaseConfig {
-    /// `barrier.interval`
-    pub barrier_interval: Duration,
-    /// `checkpoint.interval`; zero: only on demand.
-    pub checkpoint_interval: Duration,
-    /// `checkpoint.timeout`
-    pub checkpoint_timeout: Duration,
-    /// `checkpoint.min_pause`
-    pub checkpoint_min_pause: Duration,
-    /// `checkpoint.phase`; none: spread.
-    pub checkpoint_phase: Option<Duration>,
-    /// `checkpoint.max_concurrent`
-    pub checkpoint_max_concurrent: usize,
-    /// `checkpoint.max_retained`
-    pub checkpoint_max_retained: usize,
-    /// `checkpoint.tolerable_failures`
-    pub checkpoint_tolerable_failures: usize,
-    /// `restart.*`
-    pub restart: RestartSettings,
-    /// `sink.log_limit`
-    pub sink_log_limit: u64,
-}
-
-/// How soon and how often a failed dataflow restarts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestartStrategy {
-    /// The pause doubles with each failure in a row.
-    ExponentialDelay,
-    /// The pause stays the same.
-    FixedDelay,
-    /// The pause stays the same; failures are counted within an interval.
-    FailureRate,
-}
-
-/// `restart.*`, each field by the setting's name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RestartSettings {
-    /// `restart.strategy`
-    pub strategy: RestartStrategy,
-    /// `restart.delay`
-    pub delay: Duration,
-    /// `restart.max_delay`
-    pub max_delay: Duration,
-    /// `restart.reset_after`
-    pub reset_after: Duration,
-    /// `restart.attempts`; 0: no end.
-    pub attempts: u32,
-    /// `restart.failure_rate_interval`
-    pub failure_rate_interval: Duration,
-}
-
 impl Config {
     /// A config of `values` (names in any case), the rest being defaults.
     pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Config, ConfigError> {
@@ -468,36 +417,6 @@ impl Config {
     /// The bytes that `query.memory_limit = value` means.
     pub fn query_memory(&self, value: &str) -> usize {
         memory_size(value, self.memory_limit)
-    }
-}
-
-impl DatabaseConfig {
-    fn of(value: impl Fn(&'static str) -> String) -> Self {
-        let duration = |name| parse_duration(&value(name)).unwrap_or_default();
-        let number = |name| value(name).parse().unwrap_or_default();
-        Self {
-            barrier_interval: duration("barrier.interval"),
-            checkpoint_interval: duration("checkpoint.interval"),
-            checkpoint_timeout: duration("checkpoint.timeout"),
-            checkpoint_min_pause: duration("checkpoint.min_pause"),
-            checkpoint_phase: parse_duration(&value("checkpoint.phase")),
-            checkpoint_max_concurrent: number("checkpoint.max_concurrent"),
-            checkpoint_max_retained: number("checkpoint.max_retained"),
-            checkpoint_tolerable_failures: number("checkpoint.tolerable_failures"),
-            restart: RestartSettings {
-                strategy: match value("restart.strategy").as_str() {
-                    "fixed_delay" => RestartStrategy::FixedDelay,
-                    "failure_rate" => RestartStrategy::FailureRate,
-                    _ => RestartStrategy::ExponentialDelay,
-                },
-                delay: duration("restart.delay"),
-                max_delay: duration("restart.max_delay"),
-                reset_after: duration("restart.reset_after"),
-                attempts: value("restart.attempts").parse().unwrap_or_default(),
-                failure_rate_interval: duration("restart.failure_rate_interval"),
-            },
-            sink_log_limit: parse_bytes(&value("sink.log_limit")).unwrap_or(u64::MAX),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What settings accept, and how they print.
 
 use super::*;
+use std::time::Duration;
 
 #[test]
 fn every_default_is_valid_and_prints_as_itself() {
