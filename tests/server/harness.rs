@@ -323,7 +323,7 @@ impl Postgres {
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         let port = free_port();
         let process = Self::spawn(&dir, port);
-        let postgres = Postgres { dir, process, port };
+        let mut postgres = Postgres { dir, process, port };
         postgres.wait_ready().await;
         postgres
     }
@@ -341,10 +341,14 @@ impl Postgres {
             .expect("PostgreSQL starts")
     }
 
-    async fn wait_ready(&self) {
+    async fn wait_ready(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         while tokio_postgres::connect(&self.config(), NoTls).await.is_err() {
             assert!(Instant::now() < deadline, "PostgreSQL does not answer");
+            // After a kill it ends at once as long as processes of the one before are there.
+            if self.process.try_wait().is_ok_and(|ended| ended.is_some()) {
+                self.process = Self::spawn(&self.dir, self.port);
+            }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
