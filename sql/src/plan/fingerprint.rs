@@ -62,6 +62,10 @@ fn state_of(node: &PlanNode) -> Option<String> {
     for input in &node.inputs {
         types(&input.schema, &mut text);
         let _ = write!(text, " append-only {}", input.properties.append_only);
+        if matches!(node.op, PlanOp::Join { .. }) && input.properties.append_only {
+            // Since rows that only come have numbers in the state of a join.
+            text.push_str(" numbered");
+        }
     }
     types(&node.schema, &mut text);
     Some(text)
