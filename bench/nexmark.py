@@ -111,13 +111,23 @@ def measure(args, query, way):
             server.stop()
 
 
-def run(args, way, name, say):
+def run(args, ways, name, say):
+    """A query in all ways, one after the other and then again: what else the machine does meets all of them."""
     query = open(os.path.join(HERE, "..", "nexmark", f"{name}.sql")).read().strip().rstrip(";")
-    try:
-        runs = [measure(args, query, way) for _ in range(args.runs)]
-    except (RuntimeError, OSError) as error:
+    runs, errors = {way: [] for way in ways}, {}
+    for _ in range(args.runs):
+        for way in ways:
+            try:
+                runs[way].append(measure(args, query, way))
+            except (RuntimeError, OSError) as error:
+                errors[way] = str(error)
+    return [result(args, way, name, runs[way], errors.get(way), say) for way in ways]
+
+
+def result(args, way, name, runs, error, say):
+    if error:
         say(f"{way:16}{name:6}  {error}")
-        return dict(way=way, query=name, error=str(error))
+        return dict(way=way, query=name, error=error)
     m = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
     two = way.split("/")[1] == "2"
     anchor = FLINK_TWO.get(name) if two else FLINK.get(name)
@@ -205,7 +215,7 @@ def main():
     write_files(args.weir, args.events, args.data)
     say(f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} cores, {args.events} events, medians of {args.runs}")
     say(HEADER)
-    results = [run(args, way, name, say) for way in ways for name in args.queries.split(",")]
+    results = [r for name in args.queries.split(",") for r in run(args, ways, name, say)]
     say("")
     summary(results, ways, say)
     found = {} if args.no_live else live_part(args, results, say)
