@@ -61,7 +61,11 @@ impl<'a> Removed<'a> {
     }
 
     /// Whether a full key is within one of them.
+    #[inline]
     pub fn has(&self, key: &[u8]) -> bool {
+        if self.ranges.is_empty() {
+            return false;
+        }
         let vnode = key.get(VNODE).map(|vnode| usize::from(*vnode));
         let range = vnode.and_then(|vnode| self.ranges.get(vnode)).copied().flatten();
         range.is_some_and(|(lower, upper)| lower <= key && key < upper)

@@ -23,6 +23,7 @@ use rocksdb::{
     IngestExternalFileOptions, LogLevel, MergeOperands, MultiThreaded, Options, ReadOptions, SliceTransform,
     SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteBufferManager, WriteOptions,
 };
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_catalog::TableId;
@@ -253,7 +254,7 @@ fn sort(runs: &[&WriteRun], order: &mut Vec<Place>) {
 
 /// Orders places that have their keys' piece number `number`, and all pieces before in common.
 fn sort_pieces(runs: &[&WriteRun], places: &mut [Place], number: usize) {
-    places.sort_unstable();
+    places.sort_unstable_by(compare_pieces);
     let key = |place: &Place| entry(runs, place).1;
     for same in places.chunk_by_mut(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
         if same.len() <= FEW || number == PIECES_MAX {
@@ -268,6 +269,14 @@ fn sort_pieces(runs: &[&WriteRun], places: &mut [Place], number: usize) {
             same.sort_unstable_by_key(|place| (key(place).len(), place.1, place.2));
         }
     }
+}
+
+/// By piece, then in the order of writing. Spelled out, for a comparison of arrays is a call.
+#[inline]
+fn compare_pieces(a: &Place, b: &Place) -> Ordering {
+    let [x, y, z] = a.0;
+    let [u, v, w] = b.0;
+    x.cmp(&u).then(y.cmp(&v)).then(z.cmp(&w)).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
 }
 
 fn entry<'a>(runs: &[&'a WriteRun], (_, run, index): &Place) -> Entry<'a> {
