@@ -32,7 +32,7 @@ impl<'a> Written<'a> {
 }
 
 /// The values where `mask` is true.
-pub(super) fn kept<T>(values: Vec<T>, mask: &BooleanArray) -> Vec<T> {
+pub(super) fn retained<T>(values: Vec<T>, mask: &BooleanArray) -> Vec<T> {
     values.into_iter().zip(mask.values()).filter_map(|(value, keep)| keep.then_some(value)).collect()
 }
 

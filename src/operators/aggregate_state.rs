@@ -9,7 +9,7 @@
 
 use super::aggregate::Aggregate;
 use super::aggregate_calls::Calls;
-use super::aggregate_expiry::{Written, kept};
+use super::aggregate_expiry::{Written, retained};
 use super::groups::{Groups, Lookup};
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
@@ -171,7 +171,8 @@ impl Aggregate {
         let changed = std::mem::take(&mut self.unsealed);
         let gone = |entry: usize| self.rows[changed[entry] as usize] == 0;
         let mask = Written::new(self.expiry.as_ref(), &self.times).mask(&changed, gone);
-        let written = mask.map_or(Cow::Borrowed(&changed), |mask| Cow::Owned(kept(changed.clone(), &mask)));
+        let written =
+            mask.map_or(Cow::Borrowed(&changed), |mask| Cow::Owned(retained(changed.clone(), &mask)));
         if !written.is_empty() {
             let keys = Keys::new(&self.groups, &written, None)?;
             let mut columns = vec![super::accumulator::gather(&self.rows, &written)];

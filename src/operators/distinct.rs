@@ -12,7 +12,7 @@
 //! Of input that only grows nothing is counted: a value, once seen, stays.
 
 use super::accumulator::kept;
-use super::aggregate_expiry::kept as retained;
+use super::aggregate_expiry::retained;
 use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};

@@ -5,7 +5,7 @@
 //! (group, value): the count.
 
 use super::accumulator::Rows;
-use super::aggregate_expiry::kept;
+use super::aggregate_expiry::retained;
 use super::ordered::{Order, with_order};
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef, BooleanArray};
@@ -28,7 +28,7 @@ impl ChangedValues {
     pub fn filtered(self, mask: Option<BooleanArray>) -> Result<Self, OperatorError> {
         let Some(mask) = mask else { return Ok(self) };
         let values = filter(&self.values, &mask)?;
-        Ok(Self { groups: kept(self.groups, &mask), values, counts: kept(self.counts, &mask) })
+        Ok(Self { groups: retained(self.groups, &mask), values, counts: retained(self.counts, &mask) })
     }
 }
 

@@ -55,7 +55,7 @@ mod view;
 mod whole_rows;
 
 pub use bound::{Bound, Create, Dml, DmlKind};
-pub use optimize::{analyze_and_optimize, optimize};
+pub use optimize::optimize;
 
 use crate::error::SqlError;
 use crate::parser::Text;

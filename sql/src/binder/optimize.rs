@@ -15,9 +15,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::{Analyzer, AnalyzerRule};
-use datafusion_optimizer::optimizer::{
-    ApplyOrder, Optimizer, OptimizerConfig, OptimizerContext, OptimizerRule,
-};
+use datafusion_optimizer::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 
 /// DataFusion's settings as binding wants them.
@@ -45,18 +43,10 @@ pub fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
     Analyzer::with_rules(rules).execute_and_check(plan, &config(), |_, _| {})
 }
 
-/// Optimizes an analyzed plan: with all of DataFusion's rules for a batch, with those that keep a
-/// plan fit for streams otherwise. No clock is read: `now()` stays a call.
-pub fn optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
-    if streaming {
-        return streaming::optimize(plan, &config());
-    }
-    let context = OptimizerContext::new_with_config_options(Arc::new(config()));
-    Optimizer::with_rules(batch_rules()).optimize(
-        plan,
-        &context.without_query_execution_start_time(),
-        |_, _| {},
-    )
+/// Optimizes an analyzed plan with the rules that keep a plan fit for streams. No clock is read: `now()`
+/// stays a call. A query's plan is optimized where it is run, by [`batch_rules`].
+pub fn optimize(plan: LogicalPlan) -> Result<LogicalPlan> {
+    streaming::optimize(plan, &config())
 }
 
 /// The rules for a batch. Left out is one DISTINCT aggregate among others as two GROUP BYs: the sum
@@ -72,11 +62,6 @@ pub fn batch_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     }
     rules.insert(0, Arc::new(DistinctOnRows));
     rules
-}
-
-/// [`analyze`], then [`optimize`].
-pub fn analyze_and_optimize(plan: LogicalPlan, streaming: bool) -> Result<LogicalPlan> {
-    optimize(analyze(plan)?, streaming)
 }
 
 /// DISTINCT ON in a batch, whose rows come in the order that was asked for.

@@ -184,7 +184,7 @@ pub(super) fn columns_of(plan: &LogicalPlan) -> Vec<Column> {
 
 /// The stream plan of an analyzed plan.
 pub(super) fn streamed(plan: LogicalPlan, context: &BindContext) -> Result<StreamPlan, SqlError> {
-    let plan = optimize::optimize(plan, true).map_err(|error| report::sql_error(error, None))?;
+    let plan = optimize::optimize(plan).map_err(|error| report::sql_error(error, None))?;
     crate::plan::lower(&plan, &context.catalog)
 }
 

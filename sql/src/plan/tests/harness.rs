@@ -157,7 +157,7 @@ pub fn logical(sql: &str) -> Result<LogicalPlan, SqlError> {
 }
 
 fn optimized(sql: &str) -> Result<LogicalPlan, SqlError> {
-    Ok(optimize(logical(sql)?, true)?)
+    Ok(optimize(logical(sql)?)?)
 }
 
 /// The value of an expression without columns, computed as a view would.
