@@ -429,7 +429,7 @@ impl Operator for Aggregate {
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
         self.failures.seal(barrier, sealed)?;
         if barrier.is_checkpoint() {
-            self.seal_all(sealed)?;
+            self.seal_all(barrier.epoch, sealed)?;
             self.expire(sealed)?;
             self.intervals.seal(barrier.epoch);
         }

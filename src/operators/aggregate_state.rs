@@ -4,23 +4,27 @@
 //!   groups     vnode │ group columns          → rows, then the accumulators' columns
 //!   multiset   vnode │ group columns │ value  → count (i64, little endian)
 //!   distinct   vnode │ group columns │ value  → a count a filter
+//!              of input that only grows, whose values stay:
+//!              vnode │ group columns │ number → values, with the filters that they passed (`packed`)
 //! ```
 //! The vnode is that of the group. The tables come in this order: groups, multisets, distinct.
 
 use super::aggregate::Aggregate;
 use super::aggregate_calls::Calls;
 use super::aggregate_expiry::{Written, retained};
-use super::groups::{Groups, Lookup};
+use super::distinct::ChangedEntries;
+use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::OperatorError;
 use crate::state::StateError;
 use crate::state::key::KeyCodec;
+use crate::state::packed::{self, Grouped, first_number};
 use crate::state::store::WriteOp;
 use crate::state::value::ValueCodec;
 use crate::state::writes::RunWriter;
-use crate::stream::Vnode;
-use arrow::array::{ArrayRef, AsArray, Int64Array};
+use crate::stream::{Epoch, Vnode};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,7 +37,18 @@ const PIECE_ROWS: usize = 4096;
 pub(super) struct AggregateTables {
     groups: (TableId, KeyCodec, ValueCodec),
     multisets: Vec<(TableId, KeyCodec)>,
-    distincts: Vec<(TableId, KeyCodec, ValueCodec)>,
+    distincts: Vec<DistinctTable>,
+}
+
+/// The table of a [`super::distinct::Distinct`].
+struct DistinctTable {
+    table: TableId,
+    /// Group columns, value.
+    keys: KeyCodec,
+    /// A count a filter.
+    counts: ValueCodec,
+    /// Where the input only grows: value, then whether it passed each filter.
+    packed: Option<Vec<DataType>>,
 }
 
 impl AggregateTables {
@@ -55,7 +70,10 @@ impl AggregateTables {
             .iter()
             .map(|d| {
                 let counts = ValueCodec::new(vec![DataType::Int64; d.filters.len()]);
-                (next(), values_of(d.argument), counts)
+                let value = input.field(d.argument).data_type().clone();
+                let passed = std::iter::repeat_n(DataType::Boolean, d.filters.len());
+                let packed = d.append_only().then(|| std::iter::once(value).chain(passed).collect());
+                DistinctTable { table: next(), keys: values_of(d.argument), counts, packed }
             })
             .collect();
         Self { groups, multisets, distincts }
@@ -64,7 +82,7 @@ impl AggregateTables {
     /// The tables, in order.
     pub fn ids(&self) -> impl Iterator<Item = TableId> {
         let multisets = self.multisets.iter().map(|(table, _)| *table);
-        let distincts = self.distincts.iter().map(|(table, ..)| *table);
+        let distincts = self.distincts.iter().map(|d| d.table);
         std::iter::once(self.groups.0).chain(multisets).chain(distincts)
     }
 
@@ -105,6 +123,86 @@ impl Keys {
     }
 }
 
+impl DistinctTable {
+    fn write(
+        &self,
+        groups: &Groups,
+        changed: ChangedEntries,
+        epoch: Epoch,
+        sealed: &mut Sealed,
+    ) -> Result<(), OperatorError> {
+        if self.packed.is_some() {
+            let number = first_number(epoch, changed.groups.len())?;
+            let (numbers, key_of) = numbered(&changed.groups, groups.slots());
+            let passed = changed.counts.into_iter().map(|counts| {
+                Arc::new(counts.into_iter().map(|count| Some(count > 0)).collect::<BooleanArray>())
+                    as ArrayRef
+            });
+            let rows = Grouped {
+                codec: KeyCodec::new(self.keys.types()[..self.keys.types().len() - 1].to_vec()),
+                keys: groups.keys(&numbers)?,
+                vnodes: numbers.iter().map(|group| groups.vnode(*group)).collect(),
+                key_of,
+                columns: std::iter::once(changed.values).chain(passed).collect(),
+            };
+            sealed.runs.packed_groups(self.table, rows, number);
+            return Ok(());
+        }
+        let keys = Keys::new(groups, &changed.groups, Some(changed.values))?;
+        let (codec, values, counts) = (self.keys.clone(), self.counts.clone(), changed.counts);
+        sealed.runs.later(self.table, move |runs| {
+            let gone: Vec<bool> =
+                (0..keys.vnodes.len()).map(|row| counts.iter().all(|column| column[row] == 0)).collect();
+            let columns: Vec<ArrayRef> =
+                counts.into_iter().map(|c| Arc::new(Int64Array::from(c)) as ArrayRef).collect();
+            write_values(runs, (&keys, &codec), (&columns, &values), |row| gone[row]);
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// The key columns, value last, and the counts of all values that entries hold.
+    fn decode<'e>(
+        &self,
+        keys: impl Iterator<Item = &'e [u8]>,
+        values: impl Iterator<Item = &'e [u8]>,
+    ) -> Result<(Vec<ArrayRef>, Vec<ArrayRef>), StateError> {
+        let Some(types) = &self.packed else {
+            return Ok((self.keys.decode(keys)?, self.counts.decode(values)?));
+        };
+        let mut of_entry = self.keys.types().to_vec();
+        of_entry.pop();
+        of_entry.push(DataType::Int64);
+        let mut keys = KeyCodec::new(of_entry).decode(keys)?;
+        let (mut columns, rows) = packed::decode(types, &values.collect::<Vec<_>>())?;
+        keys.pop();
+        let mut keys = packed::repeat(&keys, &rows)?;
+        keys.push(columns.remove(0));
+        let count = |passed: &ArrayRef| -> ArrayRef {
+            let passed = passed.as_boolean().values();
+            Arc::new(Int64Array::from_iter_values(passed.iter().map(i64::from)))
+        };
+        Ok((keys, columns.iter().map(count).collect()))
+    }
+}
+
+/// The different ones among `groups`, whose numbers are below `slots`; and for each of `groups` which of
+/// them it is.
+fn numbered(groups: &[u32], slots: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut place = vec![NO_GROUP; slots];
+    let mut different = Vec::new();
+    let of = groups.iter().map(|group| {
+        let place = &mut place[*group as usize];
+        if *place == NO_GROUP {
+            *place = different.len() as u32;
+            different.push(*group);
+        }
+        *place
+    });
+    let of = of.collect();
+    (different, of)
+}
+
 /// Puts the values of all rows but those that are `gone`, whose keys are deleted.
 fn write_values(
     runs: &mut RunWriter<'_>,
@@ -125,7 +223,7 @@ fn write_values(
 
 impl Aggregate {
     /// Hands over everything that changed since the last checkpoint, to be encoded elsewhere.
-    pub(super) fn seal_all(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
+    pub(super) fn seal_all(&mut self, epoch: Epoch, sealed: &mut Sealed) -> Result<(), OperatorError> {
         let tables = &self.tables;
         let written = Written::new(self.expiry.as_ref(), &self.times);
         for ((_, multiset), (table, codec)) in self.calls.multisets().zip(&tables.multisets) {
@@ -145,24 +243,14 @@ impl Aggregate {
                 Ok(())
             });
         }
-        for (distinct, (table, codec, values)) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
+        for (distinct, tables) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
             let changed = distinct.take_changed()?;
             let gone = |entry: usize| changed.counts.iter().all(|column| column[entry] == 0);
             let mask = written.mask(&changed.groups, gone);
             let changed = changed.filtered(mask)?;
-            if changed.groups.is_empty() {
-                continue;
+            if !changed.groups.is_empty() {
+                tables.write(&self.groups, changed, epoch, sealed)?;
             }
-            let keys = Keys::new(&self.groups, &changed.groups, Some(changed.values))?;
-            let (codec, values, counts) = (codec.clone(), values.clone(), changed.counts);
-            sealed.runs.later(*table, move |runs| {
-                let gone: Vec<bool> =
-                    (0..keys.vnodes.len()).map(|row| counts.iter().all(|column| column[row] == 0)).collect();
-                let columns: Vec<ArrayRef> =
-                    counts.into_iter().map(|c| Arc::new(Int64Array::from(c)) as ArrayRef).collect();
-                write_values(runs, (&keys, &codec), (&columns, &values), |row| gone[row]);
-                Ok(())
-            });
         }
         self.seal_groups(sealed)
     }
@@ -213,8 +301,7 @@ impl Aggregate {
             self.load_multiset(index - 1, keys, &counts)
         } else {
             let index = index - 1 - multisets;
-            let (_, codec, counts) = &self.tables.distincts[index];
-            let (keys, counts) = (codec.decode(keys)?, counts.decode(values)?);
+            let (keys, counts) = self.tables.distincts[index].decode(keys, values)?;
             self.load_distinct(index, keys, &counts)
         }
     }

@@ -14,8 +14,9 @@
 use crate::checkpoint::participant::{BackfillReport, Sealed};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::operator::{Operator, OperatorError, Output, Polled, Progress, Restored};
+use crate::state::rows::KeyRange;
 use crate::state::store::full_key;
-use crate::state::table::{KeyRange, TableLayout};
+use crate::state::table::TableLayout;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode, VnodeSet, Watermark};
 use arrow::array::BooleanArray;
 use std::collections::VecDeque;

@@ -89,6 +89,11 @@ impl Distinct {
         })
     }
 
+    /// Whether values, once seen, stay.
+    pub fn append_only(&self) -> bool {
+        self.append_only
+    }
+
     /// The number of `filter` among its filters, which it becomes if it is new.
     pub fn add_filter(&mut self, filter: Option<usize>) -> usize {
         if let Some(known) = self.filters.iter().position(|f| *f == filter) {
@@ -235,7 +240,8 @@ impl Distinct {
         Ok(keys[0].as_primitive::<UInt32Type>().values().to_vec())
     }
 
-    /// Takes up entries that it lacks.
+    /// Takes up entries that it lacks. Of input that only grows a value may come several times, with more
+    /// filters each time.
     pub fn load(
         &mut self,
         groups: &[u32],
@@ -251,7 +257,8 @@ impl Distinct {
         for (filter, column) in counts.iter().enumerate() {
             let column = column.as_primitive::<Int64Type>();
             for (entry, count) in lookup.groups.iter().zip(column.values()) {
-                self.counts[*entry as usize * width + filter] = *count;
+                let known = &mut self.counts[*entry as usize * width + filter];
+                *known = if self.append_only { (*count).max(*known) } else { *count };
             }
         }
         self.lookup = lookup;

@@ -4,33 +4,31 @@
 //!
 //! ```text
 //!   columns are unique    vnode │ join key │ these columns       → the rest
-//!   rows only come        vnode │ join key │ a number of its own → the rest
+//!   rows only come        vnode │ join key │ an entry's number   → the rest of each of its rows
 //!   otherwise             vnode │ join key │ the rest            → how often it occurs
 //! ```
-//! The number of a row is that of its checkpoint's epoch, then of the row in it: rows that are never
-//! looked for need not be told apart by all that they hold, which makes long keys.
+//! The number of an entry is that of its checkpoint's epoch, then its own in it: rows that are never
+//! looked for need not be told apart, and those of a key share entries (see [`crate::state::packed`]).
 
 use super::expiry::Expiry;
 use super::join_side::{JoinSide, SideSpec, pick, repeated};
 use super::row_arena::RowId;
 use crate::dataflow::operator::{OperatorError, Restored};
-use crate::state::StateError;
 use crate::state::key::KeyOrder;
+use crate::state::packed::first_number;
 use crate::state::table::TableLayout;
 use crate::state::writes::Writes;
 use crate::stream::builder::batch_of;
 use crate::stream::{ChangeBatch, Epoch, Vnode};
-use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
 use std::sync::Arc;
 
 /// Rows encoded, or read, at a time.
 const PIECE_ROWS: usize = 4096;
 /// Intervals of which it is known what was appended: more than can be on their way to the store.
 const INTERVALS_KEPT: u32 = 64;
-/// Of a row's number, the bits that tell the rows of a checkpoint apart.
-const NUMBER_BITS: u32 = 28;
 /// Pages that are compacted at a checkpoint, at most.
 const COMPACT_PAGES: usize = 16;
 
@@ -72,22 +70,14 @@ impl JoinSide {
             batches.retain(|batch| batch.num_rows() > 0);
         }
         if !batches.is_empty() {
-            let mut number = first_number(epoch, batches.iter().map(RecordBatch::num_rows).sum())?;
-            let pieces = batches.into_iter().flat_map(|batch| {
-                let starts = (0..batch.num_rows()).step_by(PIECE_ROWS);
-                starts.map(move |at| batch.slice(at, PIECE_ROWS.min(batch.num_rows() - at)))
-            });
-            let schema = is_numbered(&self.spec).then(|| self.table.layout().schema.clone());
-            let changes = pieces.map(move |piece| {
-                let rows = piece.num_rows() as i64;
-                let piece = match &schema {
-                    Some(schema) => with_numbers(schema, &piece, number..number + rows)?,
-                    None => piece,
-                };
-                number += rows;
-                Ok(ChangeBatch::insertions(piece))
-            });
-            writes.rows(self.table.layout(), changes);
+            let number = first_number(epoch, batches.iter().map(RecordBatch::num_rows).sum())?;
+            match is_packed(&self.spec) {
+                true => writes.packed(self.table.layout(), batches, number),
+                false => {
+                    let changes = batches.into_iter().map(|rows| Ok(ChangeBatch::insertions(rows)));
+                    writes.rows(self.table.layout(), changes);
+                }
+            }
         }
         while self.appended.front().is_some_and(|(interval, _)| interval + INTERVALS_KEPT <= current) {
             self.appended.pop_front();
@@ -111,7 +101,7 @@ impl JoinSide {
         let written = |(id, _): &&(RowId, i64)| stays(*id) || self.count(*id) == 0;
         let (ids, diffs): (Vec<RowId>, Vec<i64>) = changed.iter().filter(written).copied().unzip();
         if !ids.is_empty() {
-            self.arena.pick(&ids).write(self.table.layout(), &self.spec.schema, Some(diffs), writes);
+            writes.placed(self.table.layout(), self.arena.pick(&ids, Some(diffs)));
         }
         for (id, _) in changed {
             if self.count(id) == 0 {
@@ -143,7 +133,7 @@ impl JoinSide {
     /// Takes up rows that are in the state; returns them, each once for every place that it has now.
     pub fn load(&mut self, rows: &ChangeBatch) -> Result<(Vec<ArrayRef>, Vec<RowId>), OperatorError> {
         let mut columns = rows.rows().columns().to_vec();
-        // Without the row's number.
+        // Without the entry's number.
         columns.truncate(self.all.len());
         let mut hashes = self.key_hashes(&pick(&columns, &self.spec.keys), rows.num_rows());
         self.note_oldest(&columns);
@@ -167,36 +157,16 @@ impl JoinSide {
     }
 }
 
-/// Whether each row is stored with a number of its own.
-fn is_numbered(spec: &SideSpec) -> bool {
+/// Whether rows that only come share entries.
+fn is_packed(spec: &SideSpec) -> bool {
     !spec.counted && spec.unique.is_none()
-}
-
-/// The number of the first of `rows` rows that the checkpoint of `epoch` stores.
-fn first_number(epoch: Epoch, rows: usize) -> Result<i64, OperatorError> {
-    let of_epoch = i64::try_from(epoch.0).ok().filter(|epoch| *epoch < 1 << (63 - NUMBER_BITS));
-    match of_epoch {
-        Some(epoch) if rows < 1 << NUMBER_BITS => Ok(epoch << NUMBER_BITS),
-        _ => Err(OperatorError::Internal(format!("{rows} rows of epoch {epoch} can't be numbered"))),
-    }
-}
-
-/// `rows` with their numbers behind.
-fn with_numbers(
-    schema: &SchemaRef,
-    rows: &RecordBatch,
-    numbers: std::ops::Range<i64>,
-) -> Result<RecordBatch, StateError> {
-    let mut columns = rows.columns().to_vec();
-    columns.push(Arc::new(Int64Array::from_iter_values(numbers)));
-    RecordBatch::try_new(schema.clone(), columns).map_err(|e| StateError::Store(e.to_string()))
 }
 
 /// How the rows are stored.
 pub(super) fn layout(spec: &SideSpec) -> TableLayout {
     let mut fields = spec.schema.fields().to_vec();
-    let numbered = is_numbered(spec);
-    if numbered {
+    let packed = is_packed(spec);
+    if packed {
         fields.push(Arc::new(Field::new("number", DataType::Int64, false)));
     }
     let schema = Arc::new(Schema::new(fields));
@@ -205,7 +175,7 @@ pub(super) fn layout(spec: &SideSpec) -> TableLayout {
     let all: Vec<usize> = (0..arity).collect();
     let identity = match &spec.unique {
         Some(unique) => unique.as_slice(),
-        None if numbered => &all[arity - 1..],
+        None if packed => &all[arity - 1..],
         None => &all,
     };
     for column in spec.keys.iter().chain(identity) {
@@ -214,6 +184,7 @@ pub(super) fn layout(spec: &SideSpec) -> TableLayout {
         }
     }
     let orders = vec![KeyOrder::ASCENDING; key.len()];
-    let counted = spec.unique.is_none() && !numbered;
-    TableLayout::new(spec.table, &schema, all, (key, orders), spec.keys.clone(), counted)
+    let counted = spec.unique.is_none() && !packed;
+    let layout = TableLayout::new(spec.table, &schema, all, (key, orders), spec.keys.clone(), counted);
+    if packed { layout.packed() } else { layout }
 }

@@ -12,16 +12,11 @@
 //! who moves the page's other rows to the tail (they get new numbers).
 //! **Invariant:** numbers of a page are dense from its start; a page may end early.
 
-use crate::state::StateError;
-use crate::state::table::TableLayout;
-use crate::state::writes::Writes;
-use crate::stream::ChangeBatch;
-use crate::stream::builder::batch_of;
+use crate::state::placed::Placed;
 use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::compute::{concat, interleave};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
-use std::sync::Arc;
 
 /// The number of a row in its arena.
 pub type RowId = u32;
@@ -34,8 +29,6 @@ const PAGE_BITS: u32 = 14;
 pub const PAGE_ROWS: usize = 1 << PAGE_BITS;
 /// Chunks of the tail below this many rows are merged.
 const CHUNK_ROWS_MIN: usize = 2048;
-/// Rows gathered at a time to be written.
-const WRITE_ROWS: usize = 4096;
 /// A page with more bytes than this ends early, so that offsets of its columns can't overflow.
 const PAGE_BYTES_MAX: usize = 256 << 20;
 
@@ -250,10 +243,11 @@ impl RowArena {
             .collect()
     }
 
-    /// Rows `ids` as they are now, to be gathered later, wherever.
-    pub fn pick(&self, ids: &[RowId]) -> Picked {
+    /// Rows `ids` as they are now, whatever becomes of the arena: its columns never change. `diffs`: how
+    /// often each is to be added; none: once.
+    pub fn pick(&self, ids: &[RowId], diffs: Option<Vec<i64>>) -> Placed {
         let Located { chunks, rows } = self.locate(ids);
-        Picked { chunks: chunks.into_iter().map(<[ArrayRef]>::to_vec).collect(), rows }
+        Placed { parts: chunks.into_iter().map(<[ArrayRef]>::to_vec).collect(), rows, diffs }
     }
 
     /// Calls `visit` with every page's rows that may be live: their first number, columns, count.
@@ -306,48 +300,6 @@ impl RowArena {
         self.live -= (old.rows - old.freed) as usize;
         self.bytes -= old.bytes;
         self.empty.push(page);
-    }
-}
-
-/// Rows of an arena, whatever becomes of it: its columns never change.
-#[derive(Debug)]
-pub struct Picked {
-    chunks: Vec<Vec<ArrayRef>>,
-    rows: Vec<(usize, usize)>,
-}
-
-impl Picked {
-    /// Has them written to the table of `layout`, whose rows are of `schema`: all of them, or each
-    /// as its diff says.
-    pub fn write(
-        self,
-        layout: &Arc<TableLayout>,
-        schema: &SchemaRef,
-        diffs: Option<Vec<i64>>,
-        writes: &mut Writes,
-    ) {
-        let schema = Arc::clone(schema);
-        let pieces = (0..self.rows.len()).step_by(WRITE_ROWS);
-        let piece = move |at: usize| {
-            let range = at..self.rows.len().min(at + WRITE_ROWS);
-            let rows = batch_of(&schema, self.gather(range.clone())?, range.len())?;
-            Ok(match &diffs {
-                Some(diffs) => ChangeBatch::new(rows, diffs[range].to_vec()),
-                None => ChangeBatch::insertions(rows),
-            })
-        };
-        let arrow = |e: ArrowError| StateError::Decode(e.to_string());
-        writes.rows(layout, pieces.map(move |at| piece(at).map_err(arrow)));
-    }
-
-    fn gather(&self, range: std::ops::Range<usize>) -> Result<Vec<ArrayRef>, ArrowError> {
-        let columns = self.chunks.first().map_or(0, Vec::len);
-        (0..columns)
-            .map(|c| {
-                let arrays: Vec<&dyn Array> = self.chunks.iter().map(|chunk| chunk[c].as_ref()).collect();
-                interleave(&arrays, &self.rows[range.clone()])
-            })
-            .collect()
     }
 }
 

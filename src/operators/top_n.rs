@@ -9,18 +9,20 @@
 //! Ties are broken by the whole row, so the result never depends on who came first. Input that only
 //! inserts keeps no more than `offset + limit` rows a group; other input keeps all, for a retraction
 //! lets the next row in. Of input that only inserts, the one best row a group is [`super::top_one`].
-//! State: vnode, group key, order columns, other columns → count. In memory the same bytes.
+//! State: vnode, group key, order columns, other columns → count. In memory the same bytes. The few rows
+//! that a group keeps of input that only inserts are one entry: vnode, group key → rows and counts.
 
 use super::expiry::Expiry;
 use super::intervals::Intervals;
 use super::top_n_spec::TopNSpec;
-use super::top_n_state::{Logged, write_log};
+use super::top_n_state::{Logged, SealedGroup, write_groups, write_log};
 use super::top_n_window::{Window, compare_ranks, compare_rows, window};
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::{
     Fetched, OUTPUT_ROWS_MAX, Operator, OperatorError, Output, Progress, Restored, Wanted,
 };
+use crate::state::expire::{encoded_time, is_below};
 use crate::state::key::{EncodedKeys, KeyCodec};
 use crate::stream::builder::batch_of;
 use crate::stream::vnode::hash_columns;
@@ -70,6 +72,8 @@ pub struct TopN {
     order_columns: usize,
     /// Rows a group keeps at most: no others can ever be in the window.
     keep: Option<i64>,
+    /// Whether a group's rows are one entry of the state: they are few.
+    pub(super) whole: bool,
 
     pub(super) index: HashTable<(u64, u32)>,
     pub(super) groups: Vec<Group>,
@@ -86,8 +90,10 @@ pub struct TopN {
     /// Groups changed since the last barrier.
     pub(super) dirty: VecDeque<u32>,
     saying: VecDeque<Say>,
-    /// Changes of the rows kept, since the last checkpoint.
+    /// Changes of the rows kept, since the last checkpoint; where groups are whole, of none.
     log: Vec<Logged>,
+    /// Whole groups that changed since.
+    unsealed: Vec<u32>,
     /// Groups that had no rows at some time since.
     maybe_empty: Vec<u32>,
     pub(super) intervals: Intervals,
@@ -96,6 +102,8 @@ pub struct TopN {
     pub(super) expiry: Expiry,
 }
 
+/// So many rows a group are written whole when one of them changes.
+const WHOLE_ROWS: i64 = 32;
 /// Bytes that a kept row costs beside its own.
 pub(super) const ROW_OVERHEAD: usize = 56;
 
@@ -117,6 +125,7 @@ impl TopN {
             row_codec,
             order_columns,
             keep,
+            whole: keep.is_some_and(|keep| keep <= WHOLE_ROWS),
             spec,
             index: HashTable::new(),
             groups: Vec::new(),
@@ -130,6 +139,7 @@ impl TopN {
             dirty: VecDeque::new(),
             saying: VecDeque::new(),
             log: Vec::new(),
+            unsealed: Vec::new(),
             maybe_empty: Vec::new(),
             intervals: Intervals::default(),
             watermarks: Vec::new(),
@@ -198,7 +208,13 @@ impl TopN {
 
     /// Row `row` of group `group` occurs `diff` times more.
     fn add(&mut self, index: u32, row: &[u8], diff: i64) {
-        let Self { groups, keep, spec, dirty, log, maybe_empty, bytes, intervals, .. } = self;
+        let Self { groups, keep, whole, spec, dirty, log, unsealed, maybe_empty, bytes, intervals, .. } =
+            self;
+        let mut logged = |group: &Group, row: Arc<[u8]>, diff: i64| {
+            if !*whole {
+                log.push(Logged { vnode: group.vnode, group: group.key.clone(), row, diff });
+            }
+        };
         let group = &mut groups[index as usize];
         group.used = true;
         let full = keep.filter(|keep| group.count >= *keep);
@@ -208,6 +224,9 @@ impl TopN {
         if group.before.is_none() {
             group.before = Some(window(&group.rows, spec.offset, spec.limit));
             dirty.push_back(index);
+        }
+        if *whole && group.changed != intervals.current() {
+            unsealed.push(index);
         }
         group.changed = intervals.current();
         group.count += diff;
@@ -224,7 +243,7 @@ impl TopN {
             group.rows.remove(&key);
             *bytes -= row.len() + ROW_OVERHEAD;
         }
-        log.push(Logged { vnode: group.vnode, group: group.key.clone(), row: key, diff });
+        logged(group, key, diff);
         while let Some(keep) = *keep
             && let Some(last) = group.rows.last_entry()
             && group.count - *last.get() >= keep
@@ -232,11 +251,21 @@ impl TopN {
             let (key, count) = last.remove_entry();
             group.count -= count;
             *bytes -= key.len() + ROW_OVERHEAD;
-            log.push(Logged { vnode: group.vnode, group: group.key.clone(), row: key, diff: -count });
+            logged(group, key, -count);
         }
         if group.rows.is_empty() {
             maybe_empty.push(index);
         }
+    }
+
+    /// The whole groups to be written by the checkpoint that is being sealed: not those that it frees.
+    fn take_unsealed(&mut self) -> Vec<SealedGroup> {
+        let groups = std::mem::take(&mut self.unsealed).into_iter().map(|index| &self.groups[index as usize]);
+        let bound = self.expiry.due().map(encoded_time);
+        let stays = |group: &&Group| {
+            !group.rows.is_empty() && bound.as_ref().is_none_or(|bound| !is_below(&group.key, bound))
+        };
+        groups.filter(stays).map(SealedGroup::of).collect()
     }
 
     /// Says what changed in the windows of dirty groups, until the output is full.
@@ -380,6 +409,13 @@ impl Operator for TopN {
         if !barrier.is_checkpoint() {
             return Ok(());
         }
+        let whole = self.take_unsealed();
+        if !whole.is_empty() {
+            sealed.runs.later(self.spec.table, move |runs| {
+                write_groups(&whole, runs);
+                Ok(())
+            });
+        }
         let mut log = std::mem::take(&mut self.log);
         self.leave_out_below(&mut log);
         if !log.is_empty() {
@@ -406,7 +442,10 @@ impl Operator for TopN {
     }
 
     fn memory(&self) -> usize {
-        self.bytes + self.log.capacity() * size_of::<Logged>() + self.index.capacity() * 17
+        self.unsealed.capacity() * 4
+            + self.bytes
+            + self.log.capacity() * size_of::<Logged>()
+            + self.index.capacity() * 17
     }
 
     fn evict(&mut self, applied: Epoch, bytes: usize) -> usize {

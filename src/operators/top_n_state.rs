@@ -48,6 +48,62 @@ pub(super) fn write_log(log: &[Logged], runs: &mut RunWriter<'_>) {
     }
 }
 
+/// The version of a whole group's encoding, so that it never looks like a count of zero.
+const VERSION: u8 = 3;
+
+/// A group to be written whole.
+#[derive(Debug)]
+pub(super) struct SealedGroup {
+    vnode: u8,
+    key: Arc<[u8]>,
+    /// The rows, and how often each occurs.
+    rows: Vec<(Arc<[u8]>, i64)>,
+}
+
+impl SealedGroup {
+    /// The group as it is.
+    pub fn of(group: &Group) -> Self {
+        let rows = group.rows.iter().map(|(row, count)| (row.clone(), *count)).collect();
+        Self { vnode: group.vnode, key: group.key.clone(), rows }
+    }
+}
+
+/// Writes each group as an entry: version, then of each row its count (i64), its length (u32), its bytes.
+pub(super) fn write_groups(groups: &[SealedGroup], runs: &mut RunWriter<'_>) {
+    for SealedGroup { vnode, key, rows } in groups {
+        let key = |out: &mut Vec<u8>| {
+            out.push(*vnode);
+            out.extend_from_slice(key);
+        };
+        runs.write_with(WriteOp::Put, key, |out| {
+            out.push(VERSION);
+            for (row, count) in rows {
+                out.extend_from_slice(&count.to_le_bytes());
+                out.extend_from_slice(&(row.len() as u32).to_le_bytes());
+                out.extend_from_slice(row);
+            }
+        });
+    }
+}
+
+/// The rows of a whole group, and how often each occurs.
+fn read_group(value: &[u8]) -> Result<Vec<(&[u8], i64)>, StateError> {
+    let damaged = || StateError::Decode("a group of rows ends early".to_owned());
+    let Some((&VERSION, mut rest)) = value.split_first() else {
+        return Err(StateError::Decode("unknown version of a group of rows".to_owned()));
+    };
+    let mut rows = Vec::new();
+    while !rest.is_empty() {
+        let (count, behind) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (length, behind) = behind.split_first_chunk::<4>().ok_or_else(damaged)?;
+        let (row, behind) =
+            behind.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(damaged)?;
+        rows.push((row, i64::from_le_bytes(*count)));
+        rest = behind;
+    }
+    Ok(rows)
+}
+
 impl TopN {
     /// A group that changed since the last barrier, with what its window was and is.
     pub(super) fn take_changed(&mut self) -> Option<(u32, Window, Window)> {
@@ -95,12 +151,15 @@ impl TopN {
         self.expiry.delete(std::iter::once(self.spec.table), &vnodes, &mut sealed.runs);
     }
 
+    /// Takes up an entry of `group`: what its key has behind the group's, and its value.
     pub(super) fn load(&mut self, group: u32, row: &[u8], value: &[u8]) -> Result<(), StateError> {
-        let count = decode_count(value)?;
+        let rows = if self.whole { read_group(value)? } else { vec![(row, decode_count(value)?)] };
         let group = &mut self.groups[group as usize];
-        group.count += count;
-        self.bytes += row.len() + ROW_OVERHEAD;
-        group.rows.insert(row.into(), count);
+        for (row, count) in rows {
+            group.count += count;
+            self.bytes += row.len() + ROW_OVERHEAD;
+            group.rows.insert(row.into(), count);
+        }
         Ok(())
     }
 

@@ -59,7 +59,6 @@ pub struct TopOne {
     group: Vec<usize>,
     order: RowOrder,
     all: Vec<usize>,
-    input: SchemaRef,
     schema: SchemaRef,
 
     arena: RowArena,
@@ -108,7 +107,6 @@ impl TopOne {
             group: spec.group,
             all,
             schema: super::expr::nullable(&spec.schema),
-            input,
             index: HashTable::new(),
             groups: Vec::new(),
             free: Vec::new(),
@@ -456,8 +454,9 @@ impl Operator for TopOne {
                 // They go with this very checkpoint.
                 ids.retain(|id| !self.is_below(*id, below_us));
             }
-            let rows = self.arena.pick(&ids);
-            rows.write(self.table.layout(), &self.input, None, &mut sealed.runs);
+            // In the order in which they lie in memory.
+            ids.sort_unstable();
+            sealed.runs.placed(self.table.layout(), self.arena.pick(&ids, None));
         }
         self.intervals.seal(barrier.epoch);
         self.expire(sealed);

@@ -5,8 +5,8 @@
 
 use super::layout::RowLayout;
 use crate::state::key::{KeyCodec, KeyOrder};
+use crate::state::rows::KeyRange;
 use crate::state::store::prefix_end;
-use crate::state::table::KeyRange;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{Vnode, VnodeSet};
 use arrow::array::ArrayRef;

@@ -6,7 +6,7 @@ use super::rows::internal;
 use super::transaction::View;
 use crate::serve::{Overlay, ServeError};
 use crate::state::key::EncodedKeys;
-use crate::state::table::Found;
+use crate::state::rows::Found;
 use crate::stream::ChangeBatch;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;

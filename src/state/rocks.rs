@@ -15,7 +15,7 @@
 //! [`BLOOM_PREFIX`] bytes: table, vnode and what fits a bigint key column.
 
 use super::StateError;
-use super::expire::Removed;
+use super::order::{Entry, Place, in_order, sort};
 use super::store::{StateRead, StateStore, Visit, VisitPrefix, WriteOp, WriteRun, is_absent, prefix_end};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
@@ -23,7 +23,6 @@ use rocksdb::{
     IngestExternalFileOptions, LogLevel, MergeOperands, MultiThreaded, Options, ReadOptions, SliceTransform,
     SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteBufferManager, WriteOptions,
 };
-use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_catalog::TableId;
@@ -35,20 +34,9 @@ const COLUMN_FAMILY: &str = "default";
 const BLOOM_PREFIX: usize = 14;
 /// Measured: sorted batches of thousands are written twice as fast as single rows.
 const BATCH_ENTRIES: usize = 4096;
-/// From this many writes on, an SST of their own is cheaper than the memtable.
+/// From this many writes on, or a run this long, an SST of their own is cheaper than the memtable.
 const INGEST_ENTRIES: usize = 32_768;
-/// Entries that are looked at together before they are written to an SST.
-const FETCHED_AT_ONCE: usize = 32;
-/// What is compared of keys at once. Three words take in the vnode and two bigints or timestamps: the
-/// first of them is often one of few (a window's start), and the upper bytes of the second are the same
-/// in all.
-type Piece = [u64; 3];
-const PIECE_BYTES: usize = size_of::<Piece>();
-/// So few keys that begin alike are compared whole, and so are keys that have so many pieces in common.
-const FEW: usize = 8;
-const PIECES_MAX: usize = 16;
-/// The table's number, with which every key begins.
-const TABLE_BYTES: usize = 4;
+const INGEST_BYTES: usize = 4 << 20;
 const BLOCK_BYTES: usize = 16 << 10;
 const MEMTABLE_BYTES: usize = 32 << 20;
 
@@ -90,12 +78,6 @@ pub struct RocksStore {
     order: Vec<Place>,
     db: Arc<Db>,
 }
-
-/// One write: op, full key, value.
-type Entry<'a> = (WriteOp, &'a [u8], &'a [u8]);
-
-/// Where a write of a table is: a piece of its key, the number of its run, its own there.
-type Place = (Piece, u32, u32);
 
 impl RocksStore {
     /// A new, empty store in `dir`. What is there goes.
@@ -214,7 +196,8 @@ impl StateStore for RocksStore {
     }
 
     fn apply_all(&mut self, runs: &[WriteRun]) -> Result<(), StateError> {
-        if runs.iter().map(WriteRun::len).sum::<usize>() >= self.ingest_entries {
+        let long = runs.iter().any(|run| run.is_full(INGEST_BYTES));
+        if long || runs.iter().map(WriteRun::len).sum::<usize>() >= self.ingest_entries {
             self.ingest(runs)?;
         } else {
             runs.iter().try_for_each(|run| self.write_run(run))?;
@@ -238,67 +221,13 @@ impl StateStore for RocksStore {
     }
 }
 
-/// Orders the writes of `runs`, all of one table, by key; those of one key stay in order. Sorts by a piece
-/// of the keys, kept beside the place of the write, then what has the same piece by the next one: a look
-/// at a key itself misses the cache, and so it is looked at once a piece, not once a comparison.
-fn sort(runs: &[&WriteRun], order: &mut Vec<Place>) {
-    order.clear();
-    let removed = Removed::of(runs);
-    for (number, run) in runs.iter().enumerate() {
-        let stays = |op: WriteOp, key: &[u8]| op != WriteOp::DeleteRange && !removed.has(key);
-        let entries = run.iter().enumerate().filter(|(_, (op, key, _))| stays(*op, key));
-        order.extend(entries.map(|(index, (_, key, _))| (piece(key, 0), number as u32, index as u32)));
-    }
-    sort_pieces(runs, order, 0);
-}
-
-/// Orders places that have their keys' piece number `number`, and all pieces before in common.
-fn sort_pieces(runs: &[&WriteRun], places: &mut [Place], number: usize) {
-    places.sort_unstable_by(compare_pieces);
-    let key = |place: &Place| entry(runs, place).1;
-    for same in places.chunk_by_mut(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
-        if same.len() <= FEW || number == PIECES_MAX {
-            same.sort_unstable_by(|a, b| key(a).cmp(key(b)).then((a.1, a.2).cmp(&(b.1, b.2))));
-        } else if same.iter().any(|place| key(place).len() > TABLE_BYTES + (number + 1) * PIECE_BYTES) {
-            for place in same.iter_mut() {
-                place.0 = piece(key(place), number + 1);
-            }
-            sort_pieces(runs, same, number + 1);
-        } else {
-            // The end of a key and a zero look the same in a piece.
-            same.sort_unstable_by_key(|place| (key(place).len(), place.1, place.2));
-        }
-    }
-}
-
-/// By piece, then in the order of writing. Spelled out, for a comparison of arrays is a call.
-#[inline]
-fn compare_pieces(a: &Place, b: &Place) -> Ordering {
-    let [x, y, z] = a.0;
-    let [u, v, w] = b.0;
-    x.cmp(&u).then(y.cmp(&v)).then(z.cmp(&w)).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
-}
-
-fn entry<'a>(runs: &[&'a WriteRun], (_, run, index): &Place) -> Entry<'a> {
-    runs[*run as usize].get(*index as usize)
-}
-
-/// The entries of some places, in their order. They lie anywhere, and nothing here waits for one of
-/// them, so that the processor fetches several at once.
-fn entries<'a>(runs: &[&'a WriteRun], places: &[Place]) -> Vec<Entry<'a>> {
-    let entries: Vec<Entry<'a>> = places.iter().map(|place| entry(runs, place)).collect();
-    let touched = entries.iter().fold(0u8, |sum, (_, key, _)| sum ^ key.last().copied().unwrap_or_default());
-    std::hint::black_box(touched);
-    entries
-}
-
 /// Writes the entries of a table in `order`: the last of a key, or the sum of its counts.
 fn write_sorted(
     runs: &[&WriteRun],
     order: &[Place],
     writer: &mut SstFileWriter<'_>,
 ) -> Result<(), StateError> {
-    let mut rest = order.chunks(FETCHED_AT_ONCE).flat_map(|places| entries(runs, places)).peekable();
+    let mut rest = in_order(runs, order).peekable();
     while let Some((mut op, key, mut value)) = rest.next() {
         let mut sum = None;
         while let Some((next_op, _, next_value)) = rest.next_if(|(_, next, _)| *next == key) {
@@ -322,20 +251,6 @@ fn write_sorted(
 
 fn bad_count() -> StateError {
     StateError::Decode("a count is not eight bytes".to_owned())
-}
-
-/// Piece number `number` of what is behind the table's number in `key`, as numbers that sort like it;
-/// padded with zeros.
-fn piece(key: &[u8], number: usize) -> Piece {
-    let rest = key.get(TABLE_BYTES + number * PIECE_BYTES..).unwrap_or_default();
-    let mut bytes = [0; PIECE_BYTES];
-    let length = rest.len().min(PIECE_BYTES);
-    bytes[..length].copy_from_slice(&rest[..length]);
-    let mut words = Piece::default();
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-        *word = u64::from_be_bytes(*bytes);
-    }
-    words
 }
 
 /// Makes `dir` an empty directory.

@@ -4,6 +4,7 @@
 //! ```text
 //!   keyed     table id │ vnode │ key columns      →  the other columns
 //!   counted   table id │ vnode │ the whole row    →  how often it occurs
+//!   packed    table id │ vnode │ key columns, a number →  rows of the key (see `packed`)
 //!   index     table id │ vnode │ indexed columns, then the relation's key  →  included columns
 //!                                (a relation without key: the whole row →  how often it occurs)
 //! ```
@@ -12,12 +13,13 @@
 
 use super::StateError;
 use super::key::{EncodedKeys, KeyCodec, KeyOrder};
-use super::store::{StateRead, WriteOp, WriteRun, prefix_end};
+use super::packed;
+use super::rows::{Chunk, Entries, Found, KeyRange, Rows};
+use super::store::{StateRead, WriteOp, WriteRun};
 use super::value::ValueCodec;
 use crate::stream::vnode::hash_columns;
 use crate::stream::{ChangeBatch, Vnode};
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub struct TableLayout {
     pub value_columns: Vec<usize>,
     /// Whether the key is the whole row and the value how often it occurs.
     pub counted: bool,
+    /// Whether an entry holds several rows of its key, whose last column numbers the entries.
+    pub packed: bool,
     /// The columns whose hash gives the vnode.
     pub distribution: Vec<usize>,
 }
@@ -133,18 +137,37 @@ impl TableLayout {
             key_columns,
             value_columns,
             counted,
+            packed: false,
             distribution,
         }
     }
 
+    /// As this one, but rows that only come share entries. The last column of the key, a bigint, numbers
+    /// the entries; what the rows have there is not kept.
+    pub fn packed(self) -> Self {
+        assert!(!self.counted, "how often a row occurs is not kept");
+        Self { packed: true, ..self }
+    }
+
     /// The vnode of each row.
     pub fn vnodes(&self, rows: &RecordBatch) -> Vec<Vnode> {
-        if self.distribution.is_empty() {
-            return vec![Vnode::SINGLE; rows.num_rows()];
+        self.hashes(rows).1
+    }
+
+    /// The hash by which each row is distributed, and its vnode.
+    pub(super) fn hashes(&self, rows: &RecordBatch) -> (Vec<u64>, Vec<Vnode>) {
+        self.hashes_of(&pick(rows, &self.distribution), rows.num_rows())
+    }
+
+    /// The same, of the distribution columns.
+    pub(super) fn hashes_of(&self, distribution: &[ArrayRef], rows: usize) -> (Vec<u64>, Vec<Vnode>) {
+        if distribution.is_empty() {
+            return (vec![0; rows], vec![Vnode::SINGLE; rows]);
         }
         let mut hashes = Vec::new();
-        hash_columns(&pick(rows, &self.distribution), rows.num_rows(), &mut hashes);
-        hashes.into_iter().map(Vnode::of_hash).collect()
+        hash_columns(distribution, rows, &mut hashes);
+        let vnodes = hashes.iter().map(|hash| Vnode::of_hash(*hash)).collect();
+        (hashes, vnodes)
     }
 
     /// The key of each row: vnode, then its key columns.
@@ -248,8 +271,14 @@ impl TableLayout {
         if keys.iter().any(|k| k.len() < TABLE_AND_VNODE) {
             return Err(StateError::Decode("a key is shorter than table id and vnode".to_owned()));
         }
-        let key_arrays = self.key.decode(keys.iter().map(|k| &k[TABLE_AND_VNODE..]))?;
-        let (value_arrays, counts) = if self.counted {
+        let mut key_arrays = self.key.decode(keys.iter().map(|k| &k[TABLE_AND_VNODE..]))?;
+        let mut rows = keys.len();
+        let (value_arrays, counts) = if self.packed {
+            let (arrays, of_entry) = packed::decode(self.value.types(), values)?;
+            key_arrays = packed::repeat(&key_arrays, &of_entry)?;
+            rows = of_entry.iter().sum();
+            (arrays, None)
+        } else if self.counted {
             let counts = values.iter().map(|v| decode_count(v)).collect::<Result<Vec<_>, _>>()?;
             (Vec::new(), Some(counts))
         } else {
@@ -260,7 +289,7 @@ impl TableLayout {
             None => value_arrays[self.value_columns.partition_point(|v| v < c)].clone(),
         };
         let arrays = self.columns.iter().map(column).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(keys.len()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let rows = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map_err(|e| StateError::Decode(e.to_string()))?;
         Ok(Rows { rows, counts })
@@ -274,118 +303,8 @@ pub fn decode_count(value: &[u8]) -> Result<i64, StateError> {
     Ok(i64::from_le_bytes(bytes))
 }
 
-fn pick(rows: &RecordBatch, columns: &[usize]) -> Vec<ArrayRef> {
+pub(super) fn pick(rows: &RecordBatch, columns: &[usize]) -> Vec<ArrayRef> {
     columns.iter().map(|c| rows.column(*c).clone()).collect()
-}
-
-/// A range of full keys: `lower` is in it, `upper` is not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRange {
-    /// The first key that may be in it.
-    pub lower: Vec<u8>,
-    /// The first key behind it.
-    pub upper: Vec<u8>,
-}
-
-impl KeyRange {
-    /// Every key that starts with `prefix`.
-    pub fn of_prefix(prefix: &[u8]) -> Self {
-        Self { lower: prefix.to_vec(), upper: prefix_end(prefix) }
-    }
-
-    /// What comes after `key` (a full key in it).
-    pub fn after(&self, key: &[u8]) -> Self {
-        let mut lower = key.to_vec();
-        lower.push(0);
-        Self { lower, upper: self.upper.clone() }
-    }
-}
-
-/// Rows as read.
-#[derive(Clone, Debug)]
-pub struct Rows {
-    /// The rows, of the layout's schema.
-    pub rows: RecordBatch,
-    /// In counted tables how often each occurs; elsewhere each occurs once.
-    pub counts: Option<Vec<i64>>,
-}
-
-impl Rows {
-    /// The rows as insertions.
-    pub fn into_changes(self) -> ChangeBatch {
-        match self.counts {
-            Some(counts) => ChangeBatch::new(self.rows, counts),
-            None => ChangeBatch::insertions(self.rows),
-        }
-    }
-
-    /// The rows, each as often as it occurs: what SELECT shows.
-    pub fn repeated(self) -> Result<RecordBatch, StateError> {
-        let Some(counts) = self.counts.filter(|counts| counts.iter().any(|c| *c != 1)) else {
-            return Ok(self.rows);
-        };
-        let mut indices = Vec::new();
-        for (row, count) in counts.iter().enumerate() {
-            let count = usize::try_from(*count)
-                .map_err(|_| StateError::Decode(format!("a row that occurs {count} times")))?;
-            indices.extend(std::iter::repeat_n(row as u32, count));
-        }
-        take_record_batch(&self.rows, &UInt32Array::from(indices))
-            .map_err(|e| StateError::Decode(e.to_string()))
-    }
-}
-
-/// Part of a scan.
-#[derive(Clone, Debug)]
-pub struct Chunk {
-    /// The rows.
-    pub rows: Rows,
-    /// The full key of the last row.
-    pub last_key: Option<Vec<u8>>,
-    /// What is left of the range, if anything is.
-    pub next: Option<KeyRange>,
-}
-
-/// Rows looked up by key.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The rows that exist.
-    pub rows: Rows,
-    /// For each of them the index of its key among those asked for, ascending.
-    pub indices: Vec<usize>,
-}
-
-/// Entries copied out of a scan, in one buffer.
-#[derive(Default)]
-struct Entries {
-    data: Vec<u8>,
-    /// End of key, end of value.
-    ends: Vec<(usize, usize)>,
-}
-
-impl Entries {
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.data.extend_from_slice(key);
-        let end_of_key = self.data.len();
-        self.data.extend_from_slice(value);
-        self.ends.push((end_of_key, self.data.len()));
-    }
-
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        (0..self.ends.len()).map(|i| {
-            let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
-            let (end_of_key, end_of_value) = self.ends[i];
-            (&self.data[start..end_of_key], &self.data[end_of_key..end_of_value])
-        })
-    }
-
-    fn last_key(&self) -> Option<&[u8]> {
-        self.iter().next_back().map(|(key, _)| key)
-    }
 }
 
 /// A table's writes since the last seal.
@@ -445,7 +364,7 @@ impl StateTable {
     }
 
     fn put_where(&mut self, rows: &RecordBatch, keys: &EncodedKeys, wanted: impl Fn(usize) -> bool) {
-        assert!(!self.layout.counted, "rows of counted tables are added");
+        assert!(!self.layout.counted && !self.layout.packed, "rows of such tables are added");
         let columns = pick(rows, &self.layout.value_columns);
         let values = self.layout.value.encoder(&columns);
         for row in (0..rows.num_rows()).filter(|row| wanted(*row)) {

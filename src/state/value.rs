@@ -108,11 +108,11 @@ impl ValueEncoder<'_> {
 }
 
 #[inline]
-fn is_set(bitmap: &[u8], bit: usize) -> bool {
+pub(super) fn is_set(bitmap: &[u8], bit: usize) -> bool {
     bitmap[bit / 8] >> (bit % 8) & 1 == 1
 }
 
-fn push_bitmap(nulls: impl ExactSizeIterator<Item = bool>, out: &mut Vec<u8>) {
+pub(super) fn push_bitmap(nulls: impl ExactSizeIterator<Item = bool>, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + nulls.len().div_ceil(8), 0);
     for (bit, null) in nulls.enumerate() {
@@ -120,7 +120,7 @@ fn push_bitmap(nulls: impl ExactSizeIterator<Item = bool>, out: &mut Vec<u8>) {
     }
 }
 
-fn push_length(mut length: usize, out: &mut Vec<u8>) {
+pub(super) fn push_length(mut length: usize, out: &mut Vec<u8>) {
     while length >= 0x80 {
         out.push(length as u8 | 0x80);
         length >>= 7;
@@ -128,7 +128,7 @@ fn push_length(mut length: usize, out: &mut Vec<u8>) {
     out.push(length as u8);
 }
 
-fn push_body(view: &View<'_>, row: usize, out: &mut Vec<u8>) {
+pub(super) fn push_body(view: &View<'_>, row: usize, out: &mut Vec<u8>) {
     for_fixed!(&view.values, slice => slice[row].put_value(out), other => match other {
         Values::Bool(bits) => out.push(u8::from(bits.value(row))),
         Values::Bytes { offsets, data } => {
@@ -154,7 +154,7 @@ fn push_body(view: &View<'_>, row: usize, out: &mut Vec<u8>) {
     });
 }
 
-fn take_length(cursor: &mut &[u8]) -> Result<usize, StateError> {
+pub(super) fn take_length(cursor: &mut &[u8]) -> Result<usize, StateError> {
     let mut length = 0;
     for shift in (0..35).step_by(7) {
         let byte = take(cursor, 1)?[0];
@@ -197,7 +197,7 @@ fn read_column(
     Ok(())
 }
 
-fn read_body(builder: &mut Builder, cursor: &mut &[u8]) -> Result<(), StateError> {
+pub(super) fn read_body(builder: &mut Builder, cursor: &mut &[u8]) -> Result<(), StateError> {
     fn fixed<T: Fixed>(values: &mut Vec<T>, cursor: &mut &[u8]) -> Result<(), StateError> {
         values.push(T::get_value(take(cursor, T::VALUE_WIDTH)?));
         Ok(())

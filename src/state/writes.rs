@@ -20,7 +20,7 @@ use weir_catalog::TableId;
 /// A run is cut when it is this long: as much as is asked of the system once and then used again.
 const RUN_BYTES: usize = 4 << 20;
 /// Emptied runs that are kept for the next epoch, at most.
-const RUNS_KEPT: usize = 16;
+const RUNS_KEPT: usize = 48;
 /// The part of the memory limit that they may hold.
 const POOL_SHARE: usize = 64;
 

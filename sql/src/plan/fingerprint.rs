@@ -62,9 +62,10 @@ fn state_of(node: &PlanNode) -> Option<String> {
     for input in &node.inputs {
         types(&input.schema, &mut text);
         let _ = write!(text, " append-only {}", input.properties.append_only);
-        if matches!(node.op, PlanOp::Join { .. }) && input.properties.append_only {
-            // Since rows that only come have numbers in the state of a join.
-            text.push_str(" numbered");
+        let shares = matches!(node.op, PlanOp::Join { .. } | PlanOp::Aggregate { .. } | PlanOp::TopN { .. });
+        if shares && input.properties.append_only {
+            // Since what only grows shares entries in the state of these.
+            text.push_str(" packed");
         }
     }
     types(&node.schema, &mut text);
