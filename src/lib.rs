@@ -7,6 +7,7 @@
 //! words:      catalog (what is named)   stream (what flows)
 //! ```
 
+pub mod allocator;
 pub mod checkpoint;
 pub mod config;
 pub mod connectors;

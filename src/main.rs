@@ -91,6 +91,7 @@ struct ServeArguments {
 }
 
 fn main() -> ExitCode {
+    weir::allocator::start();
     let command = Command::parse();
     let outcome = match command.what {
         Some(What::Serve(arguments)) => run(arguments),

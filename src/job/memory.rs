@@ -2,6 +2,7 @@
 //! checkpoint early, and when its sources wait. [`crate::state::budget`] has the shares.
 
 use super::incarnation::Incarnation;
+use crate::allocator;
 use crate::checkpoint::coordinator::Message;
 use crate::state::budget::{Budget, held_bytes};
 use std::sync::Weak;
@@ -25,6 +26,7 @@ pub async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
         let running = &incarnation.running;
         // Where the kernel does not tell, there is no limit to keep.
         let held = held_bytes().unwrap_or(0);
+        allocator::set_ample(budget.is_ample(held));
         let excess = budget.excess(held);
         if excess > 0 && past(evicted, EVICTION_PAUSE) {
             tracing::debug!(held, excess, "asking operators to forget cold state");

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   of the limit   5/10   after an eviction operators are completed anew only below this
+//!                  6/10   up to here what is freed stays with the process, for what comes
 //!                  7/10   up to here operators take up what they lack after a restart
 //!                  9/10   from here on they are asked to forget cold state, down to 8/10;
 //!                         it is read back from the state store when it is wanted
@@ -36,6 +37,11 @@ impl Budget {
     /// Of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit }
+    }
+
+    /// Whether there is room for memory that was freed and not given back, when `held` bytes are held.
+    pub fn is_ample(&self, held: usize) -> bool {
+        held < self.limit / 10 * 6
     }
 
     /// How many bytes should go, when `held` bytes are held.
