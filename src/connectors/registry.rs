@@ -77,6 +77,11 @@ pub fn open_sink_target(
     }
 }
 
+/// Whether what a sink takes goes nowhere: there is nothing to log and to deliver.
+pub fn discards(sink: &sink::Sink) -> bool {
+    sink.connector == blackhole::SPEC.name
+}
+
 /// How many durable epochs a sink gathers before it delivers them: its option `commit_every`.
 pub fn commit_every(sink: &sink::Sink) -> Result<usize, ConnectorError> {
     let default = if sink.connector == files_sink::SPEC.name { files_sink::COMMIT_EVERY_DEFAULT } else { 1 };

@@ -3,11 +3,12 @@
 
 use super::build::Lookup;
 use super::manager::JobError;
+use crate::connectors::registry;
 use crate::connectors::sink_log::SinkLog;
 use crate::dataflow::operator::Operator;
 use crate::dml::log::DmlLog;
 use crate::operators::materialize::{ConflictCounter, Materialize};
-use crate::operators::sink::SinkWriter;
+use crate::operators::sink::{Discard, SinkWriter};
 use crate::state::table::TableLayout;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -92,6 +93,7 @@ impl Tails {
         layouts: &Lookup<Arc<TableLayout>>,
     ) -> Result<Box<dyn Operator>, JobError> {
         match &object.body {
+            ObjectBody::Sink(sink) if registry::discards(sink) => Ok(Box::new(Discard)),
             ObjectBody::Sink(sink) => {
                 let log =
                     self.sink_logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;

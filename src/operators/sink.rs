@@ -1,5 +1,6 @@
 //! A Sink as the end of a stream: every change goes to the sink's log, and at a checkpoint the
-//! log's part of the epoch is promised. Delivery is the committer's, outside the dataflow.
+//! log's part of the epoch is promised. Delivery is the committer's, outside the dataflow. A sink
+//! that discards everything delivers nothing, and needs no log.
 
 use crate::checkpoint::participant::Sealed;
 use crate::connectors::sink_log::SinkLogWriter;
@@ -45,5 +46,18 @@ impl Operator for SinkWriter {
 
     fn memory(&self) -> usize {
         self.log.memory()
+    }
+}
+
+/// Takes changes and forgets them.
+pub struct Discard;
+
+impl Operator for Discard {
+    fn name(&self) -> &'static str {
+        "sink"
+    }
+
+    fn on_change(&mut self, _: usize, _: ChangeBatch, _: &mut Output) -> Result<Progress, OperatorError> {
+        Ok(Progress::Done)
     }
 }
