@@ -39,6 +39,11 @@ const INGEST_ENTRIES: usize = 32_768;
 const INGEST_BYTES: usize = 4 << 20;
 const BLOCK_BYTES: usize = 16 << 10;
 const MEMTABLE_BYTES: usize = 32 << 20;
+/// The first level is merged into the next when it has so many files, or so many bytes.
+const LEVEL_ZERO_FILES: i32 = 12;
+const LEVEL_BASE_BYTES: u64 = 1 << 30;
+/// The length of a file that a merge writes: a checkpoint shares whole files with the one before.
+const FILE_BYTES: u64 = 128 << 20;
 
 impl From<rocksdb::Error> for StateError {
     fn from(error: rocksdb::Error) -> Self {
@@ -292,7 +297,13 @@ fn options(memory: &RocksMemory) -> Options {
     options.set_write_buffer_size(MEMTABLE_BYTES);
     options.set_max_write_buffer_number(4);
     options.set_max_background_jobs(2);
-    options.set_level_zero_file_num_compaction_trigger(8);
+    // What is in memory is hardly ever read here, so many files on the first level cost little, and to
+    // merge them often costs much.
+    options.set_level_zero_file_num_compaction_trigger(LEVEL_ZERO_FILES);
+    options.set_level_zero_slowdown_writes_trigger(4 * LEVEL_ZERO_FILES);
+    options.set_level_zero_stop_writes_trigger(8 * LEVEL_ZERO_FILES);
+    options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES);
+    options.set_target_file_size_base(FILE_BYTES);
     options.set_merge_operator_associative("weir.add_count", add_counts);
     options.set_compaction_filter("weir.zero_count", |_, _, value| match is_absent(value) {
         true => rocksdb::CompactionDecision::Remove,
