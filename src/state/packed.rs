@@ -13,7 +13,7 @@
 
 use super::StateError;
 use super::column::{Builder, BuilderValues, Values, View, bytes_at, offset, take};
-use super::key::{EncodedKeys, KeyCodec};
+use super::key::KeyCodec;
 use super::store::WriteOp;
 use super::table::{TableLayout, pick};
 use super::value::{is_set, push_bitmap, push_body, push_length, read_body, take_length};
@@ -40,6 +40,10 @@ const HASH_MASK: u64 = !0 << (ROW_BITS + PART_BITS);
 /// Rows encoded together, at most.
 const PART_ROWS: usize = 1 << ROW_BITS;
 const PARTS: usize = 1 << PART_BITS;
+
+/// Of the hashes of keys, one in so many is looked at to tell whether rows share keys; few tell nothing.
+const SAMPLE_MASK: u64 = 31;
+const SAMPLE_MIN: usize = 64;
 
 /// Of an entry's number, the bits that tell the entries of an epoch apart.
 const NUMBER_BITS: u32 = 28;
@@ -97,7 +101,7 @@ impl Writes {
                 key_of.iter().enumerate().map(|(row, key)| u64::from(*key) << 32 | row as u64).collect();
             order.sort_unstable();
             let key = |place: &u64| keys.get((place >> 32) as usize);
-            let groups = groups(&order, rows_an_entry(columns.iter(), order.len()), key);
+            let groups = neighbours(&order, rows_an_entry(columns.iter(), order.len()), key);
             let views = [View::all(&columns)];
             write_groups(&order, &groups, (key, |place| (0, place as u32 as usize)), &views, number, runs);
             Ok(())
@@ -107,17 +111,44 @@ impl Writes {
 
 /// Writes `parts` as entries numbered from `number` on; returns how many.
 fn write_parts(layout: &TableLayout, parts: &[RecordBatch], number: i64, runs: &mut RunWriter<'_>) -> i64 {
-    let (order, keys) = order(layout, parts);
+    let key_columns = &layout.key_columns[..layout.key_columns.len() - 1];
+    let rows = parts.iter().map(RecordBatch::num_rows).sum();
+    let (mut order, mut keys) = (Vec::with_capacity(rows), Vec::with_capacity(parts.len()));
+    for (part, rows) in parts.iter().enumerate() {
+        let (hashes, vnodes) = layout.hashes(rows);
+        keys.push(layout.key.encode_all(&pick(rows, key_columns), rows.num_rows(), Some(&vnodes)));
+        // A row's place in its part is below 2^14.
+        let place = |(row, hash): (usize, &u64)| hash & HASH_MASK | (part as u64) << ROW_BITS | row as u64;
+        order.extend(hashes.iter().enumerate().map(place));
+    }
     let key = |place: &u64| {
         let (part, row) = place_of(*place);
         keys[part].get(row)
     };
-    let all = parts.iter().flat_map(RecordBatch::columns);
-    let neighbours = groups(&order, rows_an_entry(all, order.len()), key);
+    let groups = if are_alone(&order) {
+        (0..rows).map(|row| row..row + 1).collect()
+    } else {
+        order.sort_unstable();
+        neighbours(&order, rows_an_entry(parts.iter().flat_map(RecordBatch::columns), rows), key)
+    };
     let columns: Vec<Vec<ArrayRef>> = parts.iter().map(|part| pick(part, &layout.value_columns)).collect();
     let views: Vec<Vec<View<'_>>> = columns.iter().map(|columns| View::all(columns)).collect();
-    write_groups(&order, &neighbours, (key, place_of), &views, number, runs);
-    neighbours.len() as i64
+    write_groups(&order, &groups, (key, place_of), &views, number, runs);
+    groups.len() as i64
+}
+
+/// Whether hardly two of the rows at these places have a key in common, as far as a sample of the keys
+/// tells: then to look for them costs more than it saves.
+fn are_alone(places: &[u64]) -> bool {
+    let mut sample: Vec<u64> = places
+        .iter()
+        .map(|place| place & HASH_MASK)
+        .filter(|hash| hash >> (64 - 16) & SAMPLE_MASK == 0)
+        .collect();
+    let rows = sample.len();
+    sample.sort_unstable();
+    sample.dedup();
+    rows >= SAMPLE_MIN && sample.len() * 3 > rows * 2
 }
 
 /// Writes each of `groups`, of the places in `order`, as an entry, numbered from `number` on.
@@ -133,7 +164,9 @@ fn write_groups<'a>(
     let numbers = KeyCodec::new(vec![DataType::Int64]).encode_all(&[numbers], groups.len(), None);
     // In the order in which they lie: what is near in time is near in memory.
     let mut groups: Vec<&Range<usize>> = groups.iter().collect();
-    groups.sort_unstable_by_key(|rows| (place(order[rows.start]), rows.start));
+    if groups.len() < order.len() {
+        groups.sort_unstable_by_key(|rows| (place(order[rows.start]), rows.start));
+    }
     let mut places = Vec::new();
     for (group, rows) in groups.into_iter().enumerate() {
         places.clear();
@@ -144,22 +177,6 @@ fn write_groups<'a>(
         };
         runs.write_with(WriteOp::Put, whole_key, |out| push_rows(parts, &places, out));
     }
-}
-
-/// The rows' places sorted by the hashes of their keys, and those keys: vnode, then key columns.
-fn order(layout: &TableLayout, parts: &[RecordBatch]) -> (Vec<u64>, Vec<EncodedKeys>) {
-    let key_columns = &layout.key_columns[..layout.key_columns.len() - 1];
-    let mut order = Vec::with_capacity(parts.iter().map(RecordBatch::num_rows).sum());
-    let mut keys = Vec::with_capacity(parts.len());
-    for (part, rows) in parts.iter().enumerate() {
-        let (hashes, vnodes) = layout.hashes(rows);
-        keys.push(layout.key.encode_all(&pick(rows, key_columns), rows.num_rows(), Some(&vnodes)));
-        // A row's place in its part is below 2^14.
-        let place = |(row, hash): (usize, &u64)| hash & HASH_MASK | (part as u64) << ROW_BITS | row as u64;
-        order.extend(hashes.iter().enumerate().map(place));
-    }
-    order.sort_unstable();
-    (order, keys)
 }
 
 fn place_of(place: u64) -> Place {
@@ -177,7 +194,7 @@ fn column_bytes(column: &ArrayRef) -> usize {
 }
 
 /// Neighbours in `order` with the same key, at most `most` together.
-fn groups<'a>(order: &[u64], most: usize, key: impl Fn(&u64) -> &'a [u8]) -> Vec<Range<usize>> {
+fn neighbours<'a>(order: &[u64], most: usize, key: impl Fn(&u64) -> &'a [u8]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     for (at, place) in order.iter().enumerate() {
         if let Some(group) = groups.last_mut()
@@ -201,15 +218,14 @@ fn push_rows(parts: &[Vec<View<'_>>], places: &[Place], out: &mut Vec<u8>) {
     push_length(places.len(), out);
     let marks = out.len();
     push_bitmap((0..columns).map(has_nulls), out);
-    for column in 0..columns {
-        let cell = |(part, row): &Place| (&parts[*part][column], *row);
+    (0..columns).for_each(|column| {
+        let cells = places.iter().map(|(part, row)| (&parts[*part][column], *row));
         if !is_set(&out[marks..], column) {
-            push_column(places.iter().map(cell), out);
-            continue;
+            return push_column(cells, out);
         }
-        push_bitmap(places.iter().map(cell).map(|(view, row)| view.is_null(row)), out);
-        push_column(places.iter().map(cell).filter(|(view, row)| !view.is_null(*row)), out);
-    }
+        push_bitmap(cells.clone().map(|(view, row)| view.is_null(row)), out);
+        push_column(cells.filter(|(view, row)| !view.is_null(*row)), out);
+    });
 }
 
 /// Appends the bodies of cells of one column, none of which is NULL.

@@ -77,6 +77,11 @@ impl WriteRun {
         self.data.len() + self.entries.len() * size_of::<Entry>() >= bytes
     }
 
+    /// Makes room for `bytes` bytes of keys and values in all.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.data.reserve_exact(bytes.saturating_sub(self.data.len()));
+    }
+
     /// Adds a write. `key` is the vnode byte and the encoded key; `value` is ignored by Delete.
     pub fn write(&mut self, op: WriteOp, key: &[u8], value: &[u8]) {
         self.write_with(op, |data| data.extend_from_slice(key), |data| data.extend_from_slice(value));

@@ -19,6 +19,8 @@ use weir_catalog::TableId;
 
 /// A run is cut when it is this long: as much as is asked of the system once and then used again.
 const RUN_BYTES: usize = 4 << 20;
+/// From here on a run is given its whole length.
+const LONG_BYTES: usize = 256 << 10;
 /// Emptied runs that are kept for the next epoch, at most.
 const RUNS_KEPT: usize = 48;
 /// The part of the memory limit that they may hold.
@@ -47,7 +49,7 @@ impl RunPool {
     pub fn give_back(&self, runs: Vec<WriteRun>) {
         let mut kept = self.kept.lock();
         // Those that a tick's few rows took, or a few very long rows, are nothing to keep.
-        let fitting = runs.into_iter().filter(|run| (RUN_BYTES / 4..=RUN_BYTES * 2).contains(&run.bytes()));
+        let fitting = runs.into_iter().filter(|run| (RUN_BYTES / 4..=RUN_BYTES * 3).contains(&run.bytes()));
         let room = self.most.saturating_sub(kept.len());
         kept.extend(fitting.take(room));
     }
@@ -203,6 +205,10 @@ impl RunWriter<'_> {
             self.run = self.pool.take(self.run.table());
         }
         self.run.write_with(op, key, value);
+        if self.run.is_full(LONG_BYTES) {
+            // It is going to be long: once is cheaper than by doubling.
+            self.run.reserve(RUN_BYTES + RUN_BYTES / 8);
+        }
         if self.run.is_full(RUN_BYTES) {
             self.done.push(self.run.take());
         }

@@ -72,7 +72,7 @@ fn every_type_comes_back() {
             let columns = [column(&mut rng, &data_type, 50, nulls).slice(3, 40)];
             let values = [encode(&columns, 0..1), encode(&columns, 1..40)];
             let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-            let (back, counts) = decode(&[data_type.clone()], &values).unwrap();
+            let (back, counts) = decode(std::slice::from_ref(&data_type), &values).unwrap();
             assert_eq!(&back[0], &columns[0], "{data_type}");
             assert_eq!(counts, [1, 39]);
         }
@@ -167,13 +167,39 @@ fn damage_is_an_error() {
         let columns = [column(&mut rng, &data_type, 12, true)];
         let value = encode(&columns, 0..12);
         for cut in 0..value.len() {
-            assert!(decode(&[data_type.clone()], &[&value[..cut]]).is_err(), "{data_type} {value:?} {cut}");
+            assert!(
+                decode(std::slice::from_ref(&data_type), &[&value[..cut]]).is_err(),
+                "{data_type} {value:?} {cut}"
+            );
         }
         let mut other = value.clone();
         other[0] = 1;
-        assert!(decode(&[data_type.clone()], &[&other]).is_err());
+        assert!(decode(std::slice::from_ref(&data_type), &[&other]).is_err());
         other[0] = VERSION;
         other.push(0);
-        assert!(decode(&[data_type.clone()], &[&other]).is_err());
+        assert!(decode(std::slice::from_ref(&data_type), &[&other]).is_err());
+    }
+}
+
+#[test]
+fn rows_of_keys_of_their_own_are_entries_of_their_own() {
+    let layout = layout(&[DataType::Int64]);
+    let numbers = |n: usize, keys: i64| -> Vec<ArrayRef> {
+        let key = (0..n as i64).map(|i| i % keys);
+        vec![Arc::new(Int64Array::from_iter_values(key)), Arc::new(Int64Array::from_iter_values(0..n as i64))]
+    };
+    let n = 20_000;
+    for (keys, shared) in [(n as i64, false), (n as i64 / 4, true)] {
+        let (store, entries) = stored(&layout, vec![batch(&layout, numbers(n, keys))], 9);
+        assert_eq!(entries, if shared { n / 4 } else { n });
+        let read = StateStore::snapshot(&store);
+        let all = (0..=255).flat_map(|v| {
+            let rows = layout.scan_vnode(&*read, Vnode(v)).unwrap().rows;
+            let column = |c: usize| rows.column(c).as_primitive::<Int64Type>().values().to_vec();
+            column(0).into_iter().zip(column(1)).collect::<Vec<_>>()
+        });
+        let mut all: Vec<(i64, i64)> = all.collect();
+        all.sort_unstable_by_key(|(_, value)| *value);
+        assert!(all == (0..n as i64).map(|i| (i % keys, i)).collect::<Vec<_>>(), "{keys} keys");
     }
 }
