@@ -21,10 +21,10 @@ build:
 	@$(ENV) && cargo build --release --bin weir && echo "built $$CARGO_TARGET_DIR/release/weir"
 
 # Speed: tables on the terminal, figures in bench/results: state by itself, recovery after SIGKILL,
-# Nexmark. About a quarter of an hour; `make bench BENCH=--full` runs all ways of Nexmark, which takes
+# how costs grow, Nexmark. About a quarter of an hour; `make bench BENCH=--full` runs all ways of Nexmark, which takes
 # three quarters of an hour more. Not part of the tests.
 bench:
 	@$(ENV) && cargo build --release --bin weir && weir="$$CARGO_TARGET_DIR/release/weir" \
 	  && mkdir -p bench/results && "$$weir" bench-state --dir "$$(mktemp -u)" --out bench/results/state.json \
 	  && python3 bench/recovery.py --weir "$$weir" --out bench/results/recovery.json \
-	  && python3 bench/nexmark.py --weir "$$weir" $(BENCH)
+	  && python3 bench/growth.py --weir "$$weir" && python3 bench/nexmark.py --weir "$$weir" $(BENCH)
