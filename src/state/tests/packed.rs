@@ -131,8 +131,8 @@ fn long_rows_share_little_and_many_rows_several_entries() {
         ]
     };
     assert_eq!(stored(&layout, vec![batch(&layout, rows(20, 100_000))], 0).1, 20);
-    // More rows than a part has.
-    let n = PART_ROWS * 2 + 1;
+    // More rows than are encoded together.
+    let n = PARTS * PART_ROWS + 1;
     let (store, entries) = stored(&layout, vec![batch(&layout, rows(n, 1))], 0);
     assert_eq!(entries, n.div_ceil(ENTRY_ROWS));
     let read = StateStore::snapshot(&store);
