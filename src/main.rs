@@ -103,6 +103,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("weir: {error}");
+            if let ServerError::Database(error) = &error
+                && let Some(hint) = &error.hint
+            {
+                eprintln!("  hint: {hint}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -160,7 +160,9 @@ impl Coordinator {
                 self.note(epoch, "completed", Some(stored), None);
                 vec![Event::Durable(epoch)]
             }
-            Message::CheckpointFailed(epoch, reason) => vec![Event::CheckpointFailed(epoch, reason)],
+            Message::CheckpointFailed(epoch, fault, reason) => {
+                vec![Event::CheckpointFailed(epoch, fault, reason)]
+            }
             Message::Committed(sink, epoch) => {
                 self.uncommitted.retain(|h| h.sink != sink || h.epoch > epoch);
                 Vec::new()

@@ -6,8 +6,8 @@
 //! ```
 //! **Invariants:** epochs are injected in order, each after the one before; at most
 //! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most
-//! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always goes with a checkpoint, none
-//! being pending;
+//! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always
+//! goes with a checkpoint, none being pending; a storage that fails restarts nothing;
 //! the first barrier carries the first mutation, which brings the restored jobs in (an earlier one
 //! would let the replayed changes of tables pass before their readers are there); after `Restart`
 //! nothing more is decided.
@@ -32,7 +32,8 @@ pub struct Settings {
     pub min_pause_us: i64,
     /// Barriers in flight at most.
     pub ticks_max: usize,
-    /// Failed checkpoints in a row after which the dataflow restarts.
+    /// Failed checkpoints in a row after which the dataflow restarts; those that the storage is to
+    /// blame for don't count.
     pub tolerable_failures: u32,
 }
 
@@ -49,6 +50,16 @@ impl Default for Settings {
             tolerable_failures: 10,
         }
     }
+}
+
+/// Whose fault it is that a checkpoint could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The dataflow's, or its state store's: a restart may help.
+    Dataflow,
+    /// That of the place where checkpoints are kept: a restart would change nothing, and cost what was
+    /// computed since the last one. It is tried again with the next checkpoint.
+    Storage,
 }
 
 /// What happened.
@@ -74,7 +85,7 @@ pub enum Event {
     /// This epoch's manifest was written.
     Durable(Epoch),
     /// This epoch's checkpoint could not be made.
-    CheckpointFailed(Epoch, String),
+    CheckpointFailed(Epoch, Fault, String),
     /// An actor can't go on.
     ActorFailed(String),
 }
@@ -120,6 +131,8 @@ struct InFlight {
 struct PendingCheckpoint {
     epoch: Epoch,
     since_us: i64,
+    /// All actors have done their part: what is waited for is the storage.
+    submitted: bool,
 }
 
 /// The coordinator's state.
@@ -197,7 +210,9 @@ impl Decider {
             Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
             Event::Visible(epoch) => self.visible(epoch, now_us),
             Event::Durable(epoch) => self.durable(epoch, now_us, &mut actions),
-            Event::CheckpointFailed(epoch, reason) => self.failed(epoch, reason, now_us, &mut actions),
+            Event::CheckpointFailed(epoch, fault, reason) => {
+                self.failed(epoch, fault, reason, now_us, &mut actions);
+            }
             Event::ActorFailed(reason) => self.restart(reason, &mut actions),
         }
         if !self.stopped {
@@ -222,8 +237,11 @@ impl Decider {
         for barrier in self.in_flight.iter_mut().take_while(|b| b.sealed) {
             if !barrier.submitted {
                 barrier.submitted = true;
-                let store = barrier.kind == BarrierKind::Checkpoint
-                    && self.pending.iter().any(|p| p.epoch == barrier.epoch);
+                let pending = self.pending.iter_mut().find(|p| p.epoch == barrier.epoch);
+                let store = barrier.kind == BarrierKind::Checkpoint && pending.is_some();
+                if let Some(pending) = pending {
+                    pending.submitted = true;
+                }
                 actions.push(Action::Submit { epoch: barrier.epoch, store });
             }
         }
@@ -251,13 +269,13 @@ impl Decider {
         }
     }
 
-    fn failed(&mut self, epoch: Epoch, reason: String, now_us: i64, actions: &mut Vec<Action>) {
+    fn failed(&mut self, epoch: Epoch, fault: Fault, reason: String, now_us: i64, actions: &mut Vec<Action>) {
         if self.end(epoch) {
-            self.failures += 1;
+            self.failures += u32::from(fault == Fault::Dataflow);
             self.checkpoint_end_us = now_us;
             self.moved_since_checkpoint = true;
             actions.push(Action::Abort(epoch, reason.clone()));
-            if self.failures > self.settings.tolerable_failures {
+            if fault == Fault::Dataflow && self.failures > self.settings.tolerable_failures {
                 self.restart(format!("{} checkpoints failed in a row: {reason}", self.failures), actions);
             }
         }
@@ -268,7 +286,8 @@ impl Decider {
             && now_us - pending.since_us >= self.settings.checkpoint_timeout_us
         {
             let epoch = pending.epoch;
-            self.failed(epoch, "checkpoint timed out".to_owned(), now_us, actions);
+            let fault = if pending.submitted { Fault::Storage } else { Fault::Dataflow };
+            self.failed(epoch, fault, "checkpoint timed out".to_owned(), now_us, actions);
         }
     }
 
@@ -323,7 +342,7 @@ impl Decider {
             self.moved_since_checkpoint = false;
             self.want_checkpoint = false;
             self.mutations -= usize::from(mutate);
-            self.pending.push_back(PendingCheckpoint { epoch, since_us: now_us });
+            self.pending.push_back(PendingCheckpoint { epoch, since_us: now_us, submitted: false });
         }
         self.in_flight.push_back(InFlight { epoch, kind, sealed: false, submitted: false });
         actions.push(Action::Inject { epoch, previous, kind, mutate });

@@ -23,16 +23,20 @@ pub struct Plan {
     pub unfinished: Vec<Epoch>,
 }
 
-/// Decides: of the `completed` checkpoints (ascending) the newest `max_retained` stay, one at
-/// least. `found` are the epochs of all directories. A directory without manifest may be pending
-/// only if it is newer than every checkpoint.
-pub fn plan(completed: &[Epoch], found: &[Epoch], max_retained: usize) -> Plan {
-    let expired = completed.len().saturating_sub(max_retained.max(1));
+/// Decides: of the `completed` checkpoints (oldest first) the newest `max_retained` that count stay, one
+/// at least, and what is newer than the oldest of those. `found` are the epochs of all directories. A
+/// directory without manifest may be pending only if it is newer than every checkpoint.
+pub fn plan(completed: &[(Epoch, bool)], found: &[Epoch], max_retained: usize) -> Plan {
+    let counting = completed.iter().enumerate().rev().filter(|(_, (_, counts))| *counts);
+    let expired = counting.map(|(index, _)| index).nth(max_retained.max(1) - 1).unwrap_or(0);
     let unfinished = match completed.last() {
-        Some(newest) => found.iter().filter(|e| *e < newest && !completed.contains(e)).copied().collect(),
+        Some((newest, _)) => {
+            let finished = |epoch: &Epoch| completed.iter().any(|(e, _)| e == epoch);
+            found.iter().filter(|e| *e < newest && !finished(e)).copied().collect()
+        }
         None => Vec::new(),
     };
-    Plan { expired: completed[..expired].to_vec(), unfinished }
+    Plan { expired: completed[..expired].iter().map(|(epoch, _)| *epoch).collect(), unfinished }
 }
 
 /// The directory of the checkpoint of `epoch`.

@@ -65,7 +65,7 @@ pub struct ManifestJob {
 }
 
 /// A file in a checkpoint's directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateFile {
     /// Its name.
     pub name: String,
@@ -73,6 +73,19 @@ pub struct StateFile {
     pub size: u64,
     /// The checksum of its content.
     pub crc32: u32,
+    /// Where its content is in a remote storage, if it is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Stored>,
+}
+
+/// Where the content of a file is in a remote storage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The object, below the database's root.
+    pub object: String,
+    /// Where in what the object holds it begins: small files of a checkpoint share one.
+    #[serde(default)]
+    pub at: u64,
 }
 
 impl Manifest {
@@ -81,13 +94,17 @@ impl Manifest {
         self.files.iter().map(|f| f.size).sum()
     }
 
+    /// The remote objects that it needs.
+    pub fn objects(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().filter_map(|f| Some(f.stored.as_ref()?.object.as_str()))
+    }
+
     /// Writes it into the checkpoint's directory `dir`; durable on return.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let path = dir.join(FILE_NAME);
         self.check()
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("bad manifest: {e}")))?;
-        let line = serde_json::to_string(self)?;
-        let content = format!("{line}\n{:08x}\n", crc32fast::hash(line.as_bytes()));
+        let content = with_checksum(&serde_json::to_string(self)?);
         write_atomically(&path, content.as_bytes(), "manifest").map_err(in_file(&path))
     }
 
@@ -99,17 +116,14 @@ impl Manifest {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(in_file(&path)(e)),
         };
-        let (line, crc) = content.split_once('\n').ok_or_else(|| damaged(&path, "it ends early"))?;
-        if crc != format!("{:08x}\n", crc32fast::hash(line.as_bytes())) {
-            return Err(damaged(&path, "its checksum is wrong"));
-        }
+        let line = checked(&content).map_err(|e| damaged(&path, e))?;
         let manifest: Manifest = serde_json::from_str(line).map_err(|e| damaged(&path, e))?;
         manifest.check().map_err(|e| damaged(&path, e))?;
         Ok(Some(manifest))
     }
 
     /// What must hold of every manifest.
-    fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
             return Err(format!("format {} is not {FORMAT}", self.format));
         }
@@ -122,6 +136,9 @@ impl Manifest {
         if let Some(file) = self.files.iter().find(|f| !is_plain_name(&f.name)) {
             return Err(format!("\"{}\" is no name of a state file", file.name));
         }
+        if let Some(object) = self.objects().find(|object| !is_plain_path(object)) {
+            return Err(format!("\"{object}\" is no name of an object"));
+        }
         unique(self.files.iter().map(|f| &f.name), "state file")?;
         unique(self.jobs.iter().map(|j| j.job), "job")?;
         unique(self.offsets.iter().map(|(key, _)| key), "offset")?;
@@ -131,6 +148,24 @@ impl Manifest {
 
 fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name != FILE_NAME && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+}
+
+fn is_plain_path(path: &str) -> bool {
+    path.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']))
+}
+
+/// A line with its checksum in a line below.
+pub(super) fn with_checksum(line: &str) -> String {
+    format!("{line}\n{:08x}\n", crc32fast::hash(line.as_bytes()))
+}
+
+/// The line that [`with_checksum`] was given.
+pub(super) fn checked(content: &str) -> Result<&str, &'static str> {
+    let (line, crc) = content.split_once('\n').ok_or("it ends early")?;
+    match crc == format!("{:08x}\n", crc32fast::hash(line.as_bytes())) {
+        true => Ok(line),
+        false => Err("its checksum is wrong"),
+    }
 }
 
 fn unique<T: Ord + std::fmt::Debug>(items: impl Iterator<Item = T>, what: &str) -> Result<(), String> {

@@ -4,7 +4,7 @@
 //! [`CoordinatorHandle`], readers look at what is [`Shown`], and sealed epochs go to an
 //! [`EpochStore`].
 
-use super::decide::Settings;
+use super::decide::{Fault, Settings};
 use super::participant::{ActorReport, CommitHandle, Offset, OffsetKey};
 use crate::state::store::StateRead;
 use crate::state::writes::Writes;
@@ -100,7 +100,7 @@ pub enum Message {
     /// A checkpoint's manifest was written.
     Durable(Epoch, StoredCheckpoint),
     /// A checkpoint could not be made.
-    CheckpointFailed(Epoch, String),
+    CheckpointFailed(Epoch, Fault, String),
     /// A sink's target holds everything up to this epoch.
     Committed(ObjectId, Epoch),
     /// Somebody waits for a visible tick.

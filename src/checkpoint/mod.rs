@@ -7,8 +7,14 @@
 pub mod checksum;
 pub mod coordinator;
 pub mod decide;
+pub mod download;
 pub mod gc;
+pub mod local;
 pub mod manifest;
 pub mod message;
+pub mod objects;
 pub mod participant;
+pub mod remote;
 pub mod storage;
+pub mod transfer;
+pub mod upload;

@@ -1,44 +1,72 @@
-//! CheckpointStorage: where checkpoints live, here a directory on a local disk.
+//! CheckpointStorage: where checkpoints live. One thing to those who make, restore and remove them,
+//! whether they stay on the local disk or go to an object store as well.
 //!
 //! ```text
-//!   checkpoints/
-//!     generation-7               whose turn it is to write: made exclusively, the highest counts
-//!     00000000000000004711/      a checkpoint: links to the store's files, then the manifest
-//!       000012.sst  CURRENT  MANIFEST-000005  …
-//!       manifest.json            written last: with it the checkpoint exists
-//!     00000000000000004722/      pending: no manifest yet
-//!     damaged-00000000000000004700/   did not verify; kept to be looked at
+//!   begin ─> (the store fills the directory) ─> store: measure ── upload what is new ──┐  only with
+//!                                               manifest in the directory <────────────┘  a remote
+//!                                               manifest in the remote log                storage
+//!            restore: the local directory if it is intact, else made whole by a download
+//!            retain:  manifests first, then what only they named
 //! ```
-//! begin → (the store fills the directory) → complete, or abort. Files are shared between
-//! checkpoints as hard links, so each directory is whole by itself and any of them may go.
-//! **Invariants:** a directory without manifest is no checkpoint; who has a lower generation than
-//! another process took writes no manifest.
+//! The local directory is always made: it is what a restart restores from, and with no remote storage
+//! it is all there is. With one, a checkpoint is complete when the remote log has its manifest. The
+//! local manifest is written before: a restart never goes back behind what the remote storage has.
+//!
+//! **Invariants:** a checkpoint exists when a manifest exists; of two the one of the higher generation,
+//! then of the higher epoch, is the newer; nothing is asked of a remote storage under the lock while
+//! the dataflow runs.
 
-use super::checksum::{checksum, checksums};
+use super::download::Fetched;
 use super::gc;
-use super::manifest::{FILE_NAME, Manifest, StateFile};
-use crate::failpoint;
-use crate::state::durable::{damaged, in_file, sync_dir};
+use super::local::LocalStorage;
+pub use super::local::{Filled, Measured};
+use super::manifest::Manifest;
+use super::remote::{RemoteStorage, Unpublished};
+use super::transfer::Cancel;
+use super::upload::Uploaded;
+use crate::config::StorageSettings;
+use crate::state::durable::damaged;
 use crate::stream::Epoch;
-use std::fs::{File, Metadata};
+use parking_lot::Mutex;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use uuid::Uuid;
-
-const GENERATION: &str = "generation-";
-const DAMAGED: &str = "damaged-";
 
 /// A database's checkpoints.
 #[derive(Debug)]
 pub struct CheckpointStorage {
-    root: PathBuf,
+    local: LocalStorage,
     database: Uuid,
     generation: u64,
+    remote: Option<Arc<RemoteStorage>>,
+    /// Whether what the remote log holds is among `completed`.
+    merged: bool,
     /// Those that exist and are not known to be damaged, oldest first.
-    completed: Vec<Manifest>,
+    completed: Vec<Entry>,
     /// The one that was verified and is about to be restored.
     verified: Option<Epoch>,
+    /// Whether one was given up because it was damaged.
+    gave_up: bool,
+}
+
+/// A checkpoint that exists.
+#[derive(Clone, Debug)]
+struct Entry {
+    manifest: Manifest,
+    /// Whether it has a directory.
+    local: bool,
+}
+
+impl Entry {
+    fn key(&self) -> (u64, Epoch) {
+        key(&self.manifest)
+    }
+}
+
+/// What orders checkpoints.
+fn key(manifest: &Manifest) -> (u64, Epoch) {
+    (manifest.generation, manifest.epoch)
 }
 
 /// What became of a checkpoint.
@@ -50,58 +78,122 @@ pub struct Completed {
     pub total_bytes: u64,
     /// Bytes that the checkpoint before did not have.
     pub new_bytes: u64,
+    /// What went to the remote storage.
+    pub uploaded: Uploaded,
+    /// How long that took.
+    pub upload: std::time::Duration,
 }
 
 impl CheckpointStorage {
     /// Opens the checkpoints of `database` in `root`, as `generation`, which nobody took before.
     /// What was pending when the process before ended is removed.
     pub fn open(root: &Path, database: Uuid, generation: u64) -> io::Result<Self> {
-        std::fs::create_dir_all(root).map_err(in_file(root))?;
-        let mut storage =
-            Self { root: root.to_owned(), database, generation, completed: Vec::new(), verified: None };
-        let (mut damaged, mut pending) = (Vec::new(), Vec::new());
-        for epoch in gc::epochs(root)? {
-            match storage.read(epoch) {
-                Ok(Some(manifest)) => storage.completed.push(manifest),
-                Ok(None) => pending.push(epoch),
-                Err(error) => damaged.push((epoch, error)),
+        let (local, manifests) = LocalStorage::open(root, database, generation)?;
+        let completed = manifests.into_iter().map(|manifest| Entry { manifest, local: true });
+        let mut storage = Self {
+            local,
+            database,
+            generation,
+            remote: None,
+            merged: false,
+            completed: completed.collect(),
+            verified: None,
+            gave_up: false,
+        };
+        storage.sort();
+        Ok(storage)
+    }
+
+    fn sort(&mut self) {
+        self.completed.sort_by_key(Entry::key);
+    }
+
+    /// From now on checkpoints go where `settings` say. Nothing is asked of the storage yet.
+    pub fn set(&mut self, settings: &StorageSettings) {
+        match &self.remote {
+            Some(remote) if remote.is_of(settings) => remote.set_limits(settings),
+            None if settings.url.is_none() => {}
+            _ => {
+                let new = || Arc::new(RemoteStorage::new(settings, self.database, self.generation));
+                let remote = settings.url.is_some().then(new);
+                self.use_remote(remote);
             }
         }
-        if let Some(other) = storage.completed.iter().find(|m| m.database != database) {
-            let message = format!("\"{}\" holds checkpoints of database {}", root.display(), other.database);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+
+    /// From now on checkpoints go to `remote` as well, or to none.
+    pub(super) fn use_remote(&mut self, remote: Option<Arc<RemoteStorage>>) {
+        self.remote = remote;
+        self.merged = false;
+        // Another storage has none of what only the one before had.
+        self.completed.retain(|entry| entry.local);
+    }
+
+    /// Opens the remote storage, if there is one, and finds its checkpoints, at a start: those that are
+    /// not on the disk count as well.
+    pub fn open_remote(&mut self) -> io::Result<()> {
+        let Some(remote) = self.remote.clone().filter(|_| !self.merged) else { return Ok(()) };
+        remote.open()?;
+        for (_, manifest) in remote.manifests() {
+            if manifest.database != self.database {
+                let message = format!("the storage holds checkpoints of database {}", manifest.database);
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+            if !self.completed.iter().any(|entry| entry.key() == key(&manifest)) {
+                self.completed.push(Entry { manifest, local: false });
+            }
         }
-        storage.take_generation()?;
-        storage.completed.sort_by_key(|m| m.epoch);
-        for epoch in pending {
-            tracing::info!(%epoch, "unfinished checkpoint is removed");
-            storage.abort(epoch)?;
+        self.sort();
+        self.merged = true;
+        Ok(())
+    }
+
+    /// The remote storage was opened while the dataflow runs: it was away at the start, or is another one
+    /// now. What it holds must be no newer than what the dataflow was restored from.
+    fn opened_late(&mut self, remote: &RemoteStorage) -> io::Result<()> {
+        if self.merged {
+            return Ok(());
         }
-        for (epoch, error) in damaged {
-            storage.set_aside(epoch, &error);
+        let newest = self.completed.last().map(Entry::key);
+        let found = remote.manifests();
+        if let Some((_, newer)) = found.iter().rev().find(|(_, m)| Some(key(m)) > newest) {
+            let message = format!(
+                "it holds a checkpoint of epoch {}, which is newer than what this server was started from; \
+                 restart the server",
+                newer.epoch
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
-        Ok(storage)
+        let known = |manifest: &Manifest| self.completed.iter().any(|entry| entry.key() == key(manifest));
+        remote.disown(found.iter().filter(|(_, m)| !known(m)).map(|(number, _)| *number));
+        self.merged = true;
+        Ok(())
+    }
+
+    /// Whether there is a checkpoint on the disk.
+    pub fn has_local(&self) -> bool {
+        self.completed.iter().any(|entry| entry.local)
     }
 
     /// The directory of the checkpoint of `epoch`.
     pub fn directory(&self, epoch: Epoch) -> PathBuf {
-        gc::directory(&self.root, epoch)
+        self.local.directory(epoch)
     }
 
     /// The checkpoints that exist, newest first.
     pub fn list(&self) -> impl Iterator<Item = &Manifest> {
-        self.completed.iter().rev()
+        self.completed.iter().rev().map(|entry| &entry.manifest)
     }
 
     /// The DML position of the oldest checkpoint: none replays what is at or before it.
     pub fn oldest_dml_position(&self) -> Option<u64> {
-        self.completed.iter().map(|m| m.dml_position).min()
+        self.list().map(|m| m.dml_position).min()
     }
 
     /// Begins a checkpoint: the directory that the store is to make and fill.
     pub fn begin(&self, epoch: Epoch) -> io::Result<PathBuf> {
         if let Some(last) = self.completed.last() {
-            assert!(last.epoch < epoch, "checkpoint {epoch} comes after {}", last.epoch);
+            assert!(last.manifest.epoch < epoch, "checkpoint {epoch} comes after {}", last.manifest.epoch);
         }
         self.abort(epoch)?;
         Ok(self.directory(epoch))
@@ -109,44 +201,29 @@ impl CheckpointStorage {
 
     /// What is to be known to measure the checkpoint of `epoch`, whose directory is filled.
     pub fn filled(&self, epoch: Epoch) -> Filled {
-        let newest = self.completed.last().map(|last| (self.directory(last.epoch), last.files.clone()));
-        Filled { root: self.root.clone(), dir: self.directory(epoch), newest }
+        let newest = self.completed.iter().rev().find(|entry| entry.local);
+        let newest = newest.map(|e| (self.directory(e.manifest.epoch), e.manifest.files.clone()));
+        Filled { dir: self.directory(epoch), newest }
     }
 
-    /// Completes a checkpoint, which was `measured`: fills in `format`, `database`, `generation` and
-    /// `files`, and publishes the manifest. It is durable on return.
-    pub fn complete(&mut self, mut manifest: Manifest, measured: Measured) -> io::Result<Completed> {
-        let dir = self.directory(manifest.epoch);
-        let Measured { files, new_bytes } = measured;
-        manifest.format = super::manifest::FORMAT;
-        manifest.database = self.database;
-        manifest.generation = self.generation;
-        manifest.files = files;
-        failpoint::hit("checkpoint.before_manifest")?;
-        self.require_generation()?;
-        manifest.write(&dir)?;
-        self.completed.push(manifest.clone());
-        Ok(Completed { total_bytes: manifest.total_bytes(), new_bytes, manifest })
+    /// Publishes the manifest of a checkpoint in its directory: fills in `format`, `database` and
+    /// `generation`.
+    fn complete(&mut self, mut manifest: Manifest) -> io::Result<Manifest> {
+        self.local.complete(&mut manifest)?;
+        self.completed.push(Entry { manifest: manifest.clone(), local: true });
+        Ok(manifest)
+    }
+
+    /// Takes back a checkpoint that did not come to be.
+    fn withdraw(&mut self, epoch: Epoch) -> io::Result<()> {
+        self.completed.retain(|entry| entry.manifest.epoch != epoch);
+        self.local.remove(epoch)
     }
 
     /// Removes what a checkpoint that was begun, and not completed, left.
     pub fn abort(&self, epoch: Epoch) -> io::Result<()> {
-        assert!(self.completed.iter().all(|m| m.epoch != epoch), "checkpoint {epoch} exists");
-        gc::remove(&self.root, epoch)
-    }
-
-    /// Removes all but the newest `max_retained` checkpoints, and what is unfinished before the
-    /// newest of them. Returns the epochs of the checkpoints removed.
-    pub fn retain(&mut self, max_retained: usize) -> io::Result<Vec<Epoch>> {
-        let epochs: Vec<Epoch> = self.completed.iter().map(|m| m.epoch).collect();
-        let plan = gc::plan(&epochs, &gc::epochs(&self.root)?, max_retained);
-        for epoch in &plan.expired {
-            // Forgotten first: half removed, it is no checkpoint any more.
-            self.completed.retain(|m| m.epoch != *epoch);
-            gc::remove(&self.root, *epoch)?;
-        }
-        plan.unfinished.iter().try_for_each(|epoch| gc::remove(&self.root, *epoch))?;
-        Ok(plan.expired)
+        assert!(self.list().all(|m| m.epoch != epoch), "checkpoint {epoch} exists");
+        self.local.remove(epoch)
     }
 
     /// The same as [`CheckpointStorage::newest_intact`], which the next time need not verify again.
@@ -156,176 +233,168 @@ impl CheckpointStorage {
         Ok(newest)
     }
 
-    /// The newest checkpoint all of whose files are as they were written. One that is damaged is
-    /// said so loudly, set aside, and the one before is tried. None if there never was one; an
-    /// error if there is none left.
+    /// The newest checkpoint all of whose files are as they were written, in its directory: downloaded
+    /// where only the remote storage has them. One that is damaged is said so loudly, set aside, and the
+    /// one before is tried. None if there never was one; an error if there is none left, or if the
+    /// remote storage is needed and can't be asked. Nothing may be running: a download takes time.
     pub fn newest_intact(&mut self) -> io::Result<Option<Manifest>> {
         let mut reason = None;
         let verified = self.verified.take();
-        while let Some(manifest) = self.completed.last() {
+        while let Some(Entry { manifest, local }) = self.completed.last().cloned() {
             if verified == Some(manifest.epoch) {
-                return Ok(Some(manifest.clone()));
+                return Ok(Some(manifest));
             }
-            match self.verify(manifest) {
-                Ok(()) => return Ok(Some(manifest.clone())),
-                Err(error) => {
-                    let epoch = manifest.epoch;
-                    self.completed.pop();
-                    self.set_aside(epoch, &error);
-                    reason = Some(error);
-                }
-            }
-        }
-        match reason {
-            None if self.set_aside_before()? => Err(damaged(&self.root, "no intact checkpoint is left")),
-            None => Ok(None),
-            Some(error) => {
-                Err(damaged(&self.root, format!("no intact checkpoint is left; the oldest: {error}")))
-            }
-        }
-    }
-
-    /// Checks the size and checksum of every file that `manifest` names.
-    pub fn verify(&self, manifest: &Manifest) -> io::Result<()> {
-        let dir = self.directory(manifest.epoch);
-        // Sizes first: they are cheap, and tell most.
-        for file in &manifest.files {
-            let path = dir.join(&file.name);
-            let size = std::fs::metadata(&path).map_err(in_file(&path))?.len();
-            if size != file.size {
-                return Err(damaged(&path, format!("it has {size} bytes instead of {}", file.size)));
-            }
-        }
-        let started = std::time::Instant::now();
-        let files: Vec<_> = manifest.files.iter().map(|file| (dir.join(&file.name), file.size)).collect();
-        let sums = checksums(&files)?;
-        for ((file, (path, _)), sum) in manifest.files.iter().zip(&files).zip(sums) {
-            if sum != file.crc32 {
-                return Err(damaged(path, "its checksum is wrong"));
-            }
-        }
-        let (bytes, elapsed_ms) = (manifest.total_bytes(), started.elapsed().as_millis() as u64);
-        tracing::info!(epoch = %manifest.epoch, bytes, elapsed_ms, "checkpoint's files verified");
-        Ok(())
-    }
-
-    /// Reads the manifest of `epoch`; none if it was never completed.
-    fn read(&self, epoch: Epoch) -> io::Result<Option<Manifest>> {
-        let dir = self.directory(epoch);
-        let Some(manifest) = Manifest::read(&dir)? else { return Ok(None) };
-        if manifest.epoch != epoch {
-            return Err(damaged(&dir, format!("its manifest is of epoch {}", manifest.epoch)));
-        }
-        Ok(Some(manifest))
-    }
-
-    /// Makes this generation the one that may write.
-    fn take_generation(&self) -> io::Result<()> {
-        let taken = self.generations()?;
-        if let Some(newer) = taken.iter().find(|g| **g >= self.generation) {
-            let message = format!("generation {newer} already writes to \"{}\"", self.root.display());
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
-        let path = self.root.join(format!("{GENERATION}{}", self.generation));
-        File::create_new(&path).and_then(|f| f.sync_all()).map_err(in_file(&path))?;
-        sync_dir(&self.root)?;
-        for older in taken {
-            std::fs::remove_file(self.root.join(format!("{GENERATION}{older}")))?;
-        }
-        Ok(())
-    }
-
-    /// Fails if another process has taken over.
-    fn require_generation(&self) -> io::Result<()> {
-        match self.generations()?.iter().max() {
-            Some(newest) if *newest == self.generation => Ok(()),
-            newest => {
-                let message = format!("generation {} was fenced off by {newest:?}", self.generation);
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
-            }
-        }
-    }
-
-    fn generations(&self) -> io::Result<Vec<u64>> {
-        let names = std::fs::read_dir(&self.root).map_err(in_file(&self.root))?;
-        let names = names.map(|entry| entry.map(|e| e.file_name().to_string_lossy().into_owned()));
-        let names = names.collect::<io::Result<Vec<String>>>()?;
-        Ok(names.iter().filter_map(|n| n.strip_prefix(GENERATION)?.parse().ok()).collect())
-    }
-
-    fn set_aside(&self, epoch: Epoch, error: &io::Error) {
-        tracing::error!(%epoch, %error, "CHECKPOINT IS DAMAGED and set aside; falling back to the one before");
-        let from = self.directory(epoch);
-        let name = from.file_name().map(|n| format!("{DAMAGED}{}", n.to_string_lossy())).unwrap_or_default();
-        if let Err(error) = std::fs::rename(&from, self.root.join(name)) {
-            tracing::error!(%epoch, %error, "could not set the damaged checkpoint aside");
-        }
-    }
-
-    /// Whether a checkpoint was set aside, now or by a process before.
-    fn set_aside_before(&self) -> io::Result<bool> {
-        let mut names = std::fs::read_dir(&self.root)?;
-        names.try_fold(false, |found, e| Ok(found || e?.file_name().to_string_lossy().starts_with(DAMAGED)))
-    }
-}
-
-/// A checkpoint whose directory the store has filled. To measure it takes time, and no lock.
-#[derive(Debug)]
-pub struct Filled {
-    root: PathBuf,
-    dir: PathBuf,
-    /// The directory and files of the checkpoint before.
-    newest: Option<(PathBuf, Vec<StateFile>)>,
-}
-
-/// The files of a checkpoint, which are durable.
-#[derive(Debug)]
-pub struct Measured {
-    files: Vec<StateFile>,
-    /// Bytes that the checkpoint before did not have.
-    new_bytes: u64,
-}
-
-impl Filled {
-    /// Takes the checksums of its files and makes its directory durable. A checksum is computed once
-    /// in the life of a file: a link to one that the checkpoint before has takes it from there.
-    pub fn measure(&self) -> io::Result<Measured> {
-        let mut measured = Measured { files: Vec::new(), new_bytes: 0 };
-        for entry in std::fs::read_dir(&self.dir).map_err(in_file(&self.dir))? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else {
-                return Err(damaged(
-                    &self.dir,
-                    format!("{:?} is no name of a state file", entry.file_name()),
-                ));
+            let damage = match local {
+                true => self.local.verify(&manifest).err(),
+                false => Some(damaged(&self.directory(manifest.epoch), "it is gone")),
             };
-            if name.starts_with(FILE_NAME) {
+            let Some(damage) = damage else { return Ok(Some(manifest)) };
+            if self.remote.is_some() && !self.merged {
+                // It was away at the start. Only this one is known to be as new as what it holds.
+                self.open_remote()?;
                 continue;
             }
-            let metadata = entry.metadata()?;
-            let crc32 = match self.known_checksum(&name, &metadata) {
-                Some(crc32) => crc32,
-                None => {
-                    measured.new_bytes += metadata.len();
-                    checksum(&entry.path())?
-                }
-            };
-            measured.files.push(StateFile { name, size: metadata.len(), crc32 });
+            let Some(damage) = self.download(&manifest, damage)? else { return Ok(Some(manifest)) };
+            self.give_up(manifest.epoch, local, &damage);
+            reason = Some(damage);
         }
-        measured.files.sort_by(|a, b| a.name.cmp(&b.name));
-        sync_dir(&self.dir).map_err(in_file(&self.dir))?;
-        sync_dir(&self.root)?;
-        Ok(measured)
+        match reason {
+            None if self.gave_up || self.local.has_damaged()? => {
+                Err(damaged(self.local.root(), "no intact checkpoint is left"))
+            }
+            None => Ok(None),
+            Some(error) => {
+                Err(damaged(self.local.root(), format!("no intact checkpoint is left; the oldest: {error}")))
+            }
+        }
     }
 
-    /// The checksum of a file that the newest checkpoint has under the same name, if it is the
-    /// same file and not one of that name from another life of the store.
-    fn known_checksum(&self, name: &str, metadata: &Metadata) -> Option<u32> {
-        let (newest, files) = self.newest.as_ref()?;
-        let file = files.iter().find(|f| f.name == name && f.size == metadata.len())?;
-        let before = std::fs::metadata(newest.join(name)).ok()?;
-        (before.ino() == metadata.ino() && before.dev() == metadata.dev()).then_some(file.crc32)
+    /// Makes the newest checkpoint, the directory of which has `damage`, whole by what the remote storage
+    /// has. Returns what is damaged all the same.
+    fn download(&mut self, manifest: &Manifest, damage: io::Error) -> io::Result<Option<io::Error>> {
+        let (generation, epoch) = key(manifest);
+        let Some(remote) = self.remote.clone().filter(|r| r.holds(generation, epoch)) else {
+            return Ok(Some(damage));
+        };
+        tracing::warn!(%epoch, reason = %damage, "the local copy of a checkpoint is not whole: downloading");
+        let started = std::time::Instant::now();
+        let others = self.completed.iter().filter(|entry| entry.local).map(|entry| entry.manifest.clone());
+        match remote.fetch(&self.local, manifest, &others.collect::<Vec<_>>()) {
+            Ok(Fetched { linked, files, bytes }) => {
+                let elapsed_ms = started.elapsed().as_millis() as u64;
+                tracing::info!(%epoch, linked, files, bytes, elapsed_ms, "checkpoint downloaded");
+                self.completed.iter_mut().filter(|e| e.manifest.epoch == epoch).for_each(|e| e.local = true);
+                Ok(None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
     }
+
+    /// The newest checkpoint is damaged wherever it is.
+    fn give_up(&mut self, epoch: Epoch, local: bool, damage: &io::Error) {
+        self.completed.pop();
+        self.gave_up = true;
+        match local {
+            true => self.local.set_aside(epoch, damage),
+            false => {
+                tracing::error!(%epoch, error = %damage, "CHECKPOINT IS DAMAGED; falling back to the one before");
+            }
+        }
+    }
+
+    /// Forgets and removes all but the newest `max_retained` checkpoints (of the remote storage, if
+    /// there is one), and what is unfinished before the newest of them. Returns the epochs of those that
+    /// went, and the oldest that stays.
+    fn expire(&mut self, max_retained: usize) -> io::Result<(Vec<Epoch>, Option<(u64, Epoch)>)> {
+        let counts = |entry: &Entry| match &self.remote {
+            Some(remote) => remote.holds(entry.manifest.generation, entry.manifest.epoch),
+            None => true,
+        };
+        let completed: Vec<_> = self.completed.iter().map(|e| (e.manifest.epoch, counts(e))).collect();
+        let plan = gc::plan(&completed, &gc::epochs(self.local.root())?, max_retained);
+        for epoch in &plan.expired {
+            // Forgotten first: half removed, it is no checkpoint any more.
+            self.completed.retain(|entry| entry.manifest.epoch != *epoch);
+            self.local.remove(*epoch)?;
+        }
+        plan.unfinished.iter().try_for_each(|epoch| self.local.remove(*epoch))?;
+        Ok((plan.expired, self.completed.first().map(Entry::key)))
+    }
+}
+
+/// Makes a checkpoint of the directory that the store has filled for `manifest`, whose `files` and
+/// identity are filled in here. It is durable on return, wherever it is kept; after an error nothing is
+/// left of it, or what is left is whole. It takes its time, and locks `storage` for moments only.
+pub fn store(
+    storage: &Mutex<CheckpointStorage>,
+    manifest: Manifest,
+    cancel: &Cancel,
+) -> io::Result<Completed> {
+    let epoch = manifest.epoch;
+    let remote = storage.lock().remote.clone();
+    let completed = fill(storage, remote.as_deref(), manifest, cancel).inspect_err(|_| {
+        if let Some(remote) = &remote {
+            remote.release(epoch);
+        }
+        if let Err(error) = storage.lock().abort(epoch) {
+            tracing::warn!(%epoch, %error, "could not clean up a failed checkpoint");
+        }
+    })?;
+    let Some(remote) = remote else { return Ok(completed) };
+    match remote.publish(&completed.manifest) {
+        Ok(()) => Ok(completed),
+        // It may exist: then it must be found here as well.
+        Err(Unpublished { error, perhaps: true }) => Err(error),
+        Err(Unpublished { error, perhaps: false }) => {
+            if let Err(error) = storage.lock().withdraw(epoch) {
+                tracing::warn!(%epoch, %error, "could not clean up a failed checkpoint");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// All of it but the remote manifest.
+fn fill(
+    storage: &Mutex<CheckpointStorage>,
+    remote: Option<&RemoteStorage>,
+    mut manifest: Manifest,
+    cancel: &Cancel,
+) -> io::Result<Completed> {
+    let filled = storage.lock().filled(manifest.epoch);
+    let Measured { mut files, new_bytes } = filled.measure()?;
+    let started = std::time::Instant::now();
+    let uploaded = match remote {
+        Some(remote) => {
+            remote.open()?;
+            storage.lock().opened_late(remote)?;
+            remote.upload(&filled.dir, manifest.epoch, &mut files, cancel)?
+        }
+        None => {
+            files.iter_mut().for_each(|file| file.stored = None);
+            Uploaded::default()
+        }
+    };
+    let upload = started.elapsed();
+    cancel.check()?;
+    manifest.files = files;
+    let manifest = storage.lock().complete(manifest)?;
+    Ok(Completed { total_bytes: manifest.total_bytes(), new_bytes, uploaded, upload, manifest })
+}
+
+/// Removes all but the newest `max_retained` checkpoints, and what only they needed. Returns the epochs
+/// of those that went.
+pub fn retain(storage: &Mutex<CheckpointStorage>, max_retained: usize) -> io::Result<Vec<Epoch>> {
+    let (expired, oldest, remote) = {
+        let mut storage = storage.lock();
+        let (expired, oldest) = storage.expire(max_retained)?;
+        (expired, oldest, storage.remote.clone())
+    };
+    if let Some(remote) = remote {
+        remote.retain(oldest.unwrap_or((0, Epoch::ZERO)))?;
+    }
+    Ok(expired)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The settings of one database, typed: what ALTER DATABASE … SET says, or else the server's default.
 
+use super::storage::StorageUrl;
 use crate::units::{parse_bytes, parse_duration};
 use std::time::Duration;
 
@@ -22,10 +23,27 @@ pub struct DatabaseConfig {
     pub checkpoint_max_retained: usize,
     /// `checkpoint.tolerable_failures`
     pub checkpoint_tolerable_failures: usize,
+    /// `checkpoint.storage` and what goes with it.
+    pub storage: StorageSettings,
     /// `restart.*`
     pub restart: RestartSettings,
     /// `sink.log_limit`
     pub sink_log_limit: u64,
+}
+
+/// Where checkpoints go beside the local directory, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageSettings {
+    /// `checkpoint.storage`; none: they stay local.
+    pub url: Option<StorageUrl>,
+    /// Whether `checkpoint.compression` is not none.
+    pub compress: bool,
+    /// `checkpoint.upload_limit`, bytes a second; 0: none.
+    pub upload_limit: u64,
+    /// `checkpoint.transfers`
+    pub transfers: usize,
+    /// `checkpoint.storage_retries`
+    pub retries: usize,
 }
 
 /// How soon and how often a failed dataflow restarts.
@@ -60,7 +78,7 @@ impl DatabaseConfig {
     /// By the text of each setting.
     pub fn of(value: impl Fn(&'static str) -> String) -> Self {
         let duration = |name| parse_duration(&value(name)).unwrap_or_default();
-        let number = |name| value(name).parse().unwrap_or_default();
+        let number = |name| value(name).parse::<usize>().unwrap_or_default();
         Self {
             barrier_interval: duration("barrier.interval"),
             checkpoint_interval: duration("checkpoint.interval"),
@@ -70,6 +88,13 @@ impl DatabaseConfig {
             checkpoint_max_concurrent: number("checkpoint.max_concurrent"),
             checkpoint_max_retained: number("checkpoint.max_retained"),
             checkpoint_tolerable_failures: number("checkpoint.tolerable_failures"),
+            storage: StorageSettings {
+                url: StorageUrl::parse(&value("checkpoint.storage")).unwrap_or_default(),
+                compress: value("checkpoint.compression") != "none",
+                upload_limit: parse_bytes(&value("checkpoint.upload_limit")).unwrap_or_default(),
+                transfers: number("checkpoint.transfers").max(1),
+                retries: number("checkpoint.storage_retries"),
+            },
             restart: RestartSettings {
                 strategy: match value("restart.strategy").as_str() {
                     "fixed_delay" => RestartStrategy::FixedDelay,

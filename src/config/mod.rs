@@ -5,6 +5,7 @@
 //! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
 
 mod database;
+mod storage;
 
 use crate::units::{
     available_memory, date_style, distance, memory_size, parse_bool, parse_percent, time_zone,
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 use weir_catalog::{ClientError, SqlState};
 
 pub use crate::units::{TlsSettings, Users, format_bytes, format_duration, parse_bytes, parse_duration};
-pub use database::{DatabaseConfig, RestartSettings, RestartStrategy};
+pub use database::{DatabaseConfig, RestartSettings, RestartStrategy, StorageSettings};
+pub use storage::{StorageScheme, StorageUrl};
 
 /// What a setting's text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub enum Kind {
     DateStyle,
     /// A time zone's name or offset.
     TimeZone,
+    /// `local`, or the URL of an object store.
+    StorageUrl,
 }
 
 /// Who may change a setting, and when.
@@ -96,13 +100,19 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("background_ddl", Kind::Bool, "off", Scope::Session, "Whether CREATE returns before the new relation is filled."),
     setting("barrier.interval", Kind::Duration, "100ms", Scope::Database, "The time between ticks: how fresh results are."),
     setting("bytea_output", Kind::Choice(&["hex", "escape"]), "hex", Scope::Session, "The text form of bytea."),
+    setting("checkpoint.compression", Kind::Choice(&["zstd", "none"]), "zstd", Scope::Database, "How files are compressed on their way to checkpoint.storage; what is local stays as it is."),
     setting("checkpoint.interval", Kind::Duration, "1s", Scope::Database, "The time between checkpoints; 0: only on demand."),
     setting("checkpoint.max_concurrent", Kind::Integer(1, 16), "1", Scope::Database, "How many checkpoints may be pending at once."),
     setting("checkpoint.max_retained", Kind::Integer(1, 1000), "3", Scope::Database, "How many completed checkpoints are kept."),
     setting("checkpoint.min_pause", Kind::Duration, "0", Scope::Database, "The least time from one checkpoint's end to the next one's start."),
     setting("checkpoint.phase", Kind::DurationOrAuto, "auto", Scope::Database, "Where in the interval, by the clock, checkpoints are triggered; auto: databases of one machine are spread over it."),
+    setting("checkpoint.storage", Kind::StorageUrl, "local", Scope::Database, "Where checkpoints are kept: local (the data directory), or as well at a URL (s3://, gs://, az://, hdfs://, file://); credentials come from the environment."),
+    setting("checkpoint.storage_retries", Kind::Integer(0, 100), "5", Scope::Database, "How often a request to checkpoint.storage is tried again, after growing pauses, before its checkpoint fails."),
+    setting("checkpoint.take_over", Kind::Bool, "off", Scope::Server, "Whether a start goes on where another server, which has a copy of this data directory, has written to checkpoint.storage; that one is fenced off."),
     setting("checkpoint.timeout", Kind::Duration, "10min", Scope::Database, "The age at which a pending checkpoint is aborted."),
     setting("checkpoint.tolerable_failures", Kind::Integer(0, 1000), "3", Scope::Database, "Failed checkpoints in a row before the dataflow restarts."),
+    setting("checkpoint.transfers", Kind::Integer(1, 64), "8", Scope::Database, "Files that are uploaded to checkpoint.storage, or downloaded from there, at once."),
+    setting("checkpoint.upload_limit", Kind::Bytes, "0B", Scope::Database, "Bytes a second that go to checkpoint.storage at most; 0: no limit."),
     setting("client_encoding", Kind::Choice(&["UTF8"]), "UTF8", Scope::Session, "The client's character encoding."),
     setting("client_min_messages", Kind::Choice(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", Scope::Session, "The least severe messages that are sent to the client."),
     setting("data_dir", Kind::Text, "./weir-data", Scope::Server, "The directory that holds everything."),
@@ -231,7 +241,16 @@ impl SettingSpec {
             Kind::DateStyle => date_style(value)
                 .ok_or_else(|| invalid(Some("Weir writes dates in the ISO style only.".into()))),
             Kind::TimeZone => time_zone(value).ok_or_else(|| invalid(None)),
+            Kind::StorageUrl => self.storage_url(value),
         }
+    }
+
+    fn storage_url(&self, value: &str) -> Result<String, ConfigError> {
+        StorageUrl::parse(value).map(|_| value.to_owned()).map_err(|hint| {
+            // It may hold what nobody should see.
+            let shown = value.split('?').next().filter(|shown| !shown.contains('@')).unwrap_or(HIDDEN);
+            ConfigError::Invalid { name: self.name, value: shown.to_owned(), hint: Some(hint) }
+        })
     }
 
     /// The unit that `pg_settings` shows.
@@ -402,6 +421,11 @@ impl Config {
     /// `log.filter`
     pub fn log_filter(&self) -> &str {
         &self.values["log.filter"]
+    }
+
+    /// `checkpoint.take_over`
+    pub fn take_over(&self) -> bool {
+        self.values["checkpoint.take_over"] == "on"
     }
 
     /// `tls.*`, if anything is said.

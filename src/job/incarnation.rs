@@ -13,8 +13,9 @@ use super::storing::{Fingerprints, Storing};
 use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{Message, Shown, Visible};
 use crate::checkpoint::decide::Settings;
-use crate::checkpoint::storage::CheckpointStorage;
-use crate::config::{Config, DatabaseConfig};
+use crate::checkpoint::remote::RemoteStorage;
+use crate::checkpoint::storage::{self, CheckpointStorage};
+use crate::config::{Config, DatabaseConfig, StorageSettings};
 use crate::dml::log::DmlLog;
 use crate::state::catalog_log::FileCatalogLog;
 use crate::state::data_dir::{DataDir, EpochBlocks};
@@ -88,14 +89,21 @@ impl Lasting {
     /// Opens everything in the data directory that `config` names, or makes it.
     pub fn open(config: Arc<Config>, binding: Binding) -> Result<Arc<Lasting>, JobError> {
         let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
-        let data_dir = DataDir::open(&config.data_dir).map_err(io("open the data directory"))?;
-        let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
+        let mut data_dir = DataDir::open(&config.data_dir).map_err(io("open the data directory"))?;
         // Live directories of dead processes are scratch.
         let _ = std::fs::remove_dir_all(data_dir.root().join(LIVE));
-        let (log, catalog) = FileCatalogLog::open(&sub("catalog")?).map_err(io("open the catalog"))?;
+        let of_catalog = data_dir.subdirectory("catalog").map_err(io("make a directory"))?;
+        let (log, catalog) = FileCatalogLog::open(&of_catalog).map_err(io("open the catalog"))?;
+        let settings = config.of_database(&catalog.settings).storage;
+        if config.take_over() {
+            take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
+        }
+        let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
         let root = sub("checkpoints")?;
         let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
+        storage.set(&settings);
+        open_remote(&mut storage, &catalog)?;
         require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
@@ -223,8 +231,9 @@ impl Lasting {
         }
     }
 
-    /// Tells the coordinator of changed settings.
+    /// Tells the coordinator, and the storage, of changed settings.
     pub fn settings_changed(&self) {
+        self.storage.lock().set(&self.settings().storage);
         if let Ok(incarnation) = self.incarnation() {
             let settings = self.decide_settings();
             incarnation.running.coordinator().send(Message::Settings(settings));
@@ -234,10 +243,9 @@ impl Lasting {
     /// Removes checkpoints beyond those to keep, and what only they needed.
     pub fn retain_checkpoints(&self) -> std::io::Result<()> {
         let keep = self.settings().checkpoint_max_retained.max(1);
-        let mut storage = self.storage.lock();
-        storage.retain(keep)?;
-        let position = storage.oldest_dml_position();
-        drop(storage);
+        let retained = storage::retain(&self.storage, keep);
+        let position = self.storage.lock().oldest_dml_position();
+        retained?;
         position.map_or(Ok(()), |position| self.dml.cut(position))
     }
 
@@ -262,6 +270,36 @@ impl Lasting {
         }
         self.log_changes(&drops.into_iter().map(CatalogChange::Drop).collect::<Vec<_>>())
     }
+}
+
+/// Goes above every generation that wrote to the storage.
+fn take_over(data_dir: &mut DataDir, settings: &StorageSettings) -> std::io::Result<()> {
+    if settings.url.is_none() {
+        return Ok(());
+    }
+    let storage = RemoteStorage::new(settings, data_dir.database(), data_dir.generation());
+    data_dir.raise_generation(storage.newest_generation()?)
+}
+
+/// Opens `checkpoint.storage`, if it is not local. Where it is away, what is on the disk is as new as what
+/// it has, and its checkpoints fail until it is back. Without a checkpoint on the disk its own are needed:
+/// to start with nothing would be to lose everything.
+fn open_remote(storage: &mut CheckpointStorage, catalog: &CatalogSnapshot) -> Result<(), JobError> {
+    let Err(error) = storage.open_remote() else { return Ok(()) };
+    let others = matches!(error.kind(), std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::InvalidInput);
+    if others {
+        let mut error = JobError::io("use checkpoint.storage", &error);
+        error.hint =
+            Some("If that server is gone for good, start with checkpoint.take_over = on.".to_owned());
+        return Err(error);
+    }
+    if !storage.has_local() && catalog.objects().next().is_some() {
+        let mut error = JobError::io("read checkpoint.storage", &error);
+        error.hint = Some("The data directory has no checkpoint of its own to start from.".to_owned());
+        return Err(error);
+    }
+    tracing::error!(%error, "checkpoint.storage can't be read: starting from the local checkpoint");
+    Ok(())
 }
 
 /// A catalog that lacks what a checkpoint was made with has lost its end: acknowledged DDL, and with it

@@ -91,6 +91,14 @@ impl JobError {
 }
 
 impl JobError {
+    /// A checkpoint that was asked for came to nothing.
+    fn not_durable(reason: &str) -> Self {
+        let message = format!("the checkpoint failed: {reason}");
+        let mut error = Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+        error.hint = Some("Results go on, and so do checkpoints: try again.".to_owned());
+        error
+    }
+
     /// The dataflow failed too often and was given up.
     pub fn degraded(reason: &str) -> Self {
         let mut error = Self::new(
@@ -219,7 +227,9 @@ impl Database {
 
     /// Takes a checkpoint; returns when it is durable.
     pub async fn checkpoint(&self) -> Result<Epoch, JobError> {
-        self.ask(Message::Checkpoint).await
+        let incarnation = self.lasting.incarnation()?;
+        let asked = incarnation.running.coordinator().ask(Message::Checkpoint).await;
+        asked.map_err(|reason| JobError::not_durable(&reason))
     }
 
     async fn ask(

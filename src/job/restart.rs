@@ -387,7 +387,8 @@ fn tails(lasting: &Arc<Lasting>) -> Tails {
 
 fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerprints) -> ManifestFacts {
     let of_catalog = Arc::downgrade(lasting);
-    let of_completed = Arc::downgrade(lasting);
+    let dml = lasting.dml.clone();
+    let of_retain = Arc::downgrade(lasting);
     let empty = Arc::new(CatalogSnapshot::default());
     ManifestFacts {
         storage: lasting.storage.clone(),
@@ -395,9 +396,9 @@ fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerp
         generation: lasting.data_dir.generation(),
         catalog: Arc::new(move || of_catalog.upgrade().map_or_else(|| empty.clone(), |l| l.catalog())),
         fingerprints: fingerprints.clone(),
-        completed: Arc::new(move |contents| {
-            let Some(lasting) = of_completed.upgrade() else { return };
-            lasting.dml.forget(contents.dml_position);
+        completed: Arc::new(move |contents| dml.forget(contents.dml_position)),
+        retain: Arc::new(move || {
+            let Some(lasting) = of_retain.upgrade() else { return };
             if let Err(error) = lasting.retain_checkpoints() {
                 tracing::warn!(%error, "could not clean up old checkpoints");
             }

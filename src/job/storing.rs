@@ -2,15 +2,20 @@
 //!
 //! ```text
 //!   coordinator ── submit ──> apply thread ── published ──> Visible
-//!                                 └── checkpoint directory ──> manifest (a thread of its own) ──> Durable
+//!                                 └── checkpoint directory ──> stored (a thread of its own) ──> Durable
+//!                                                              └─> older ones that may go
 //! ```
+//! Storing may take long where it goes over a network. It ends with the dataflow: a checkpoint never
+//! comes to be after another dataflow was restored from one before it.
 
 use super::committers::Committers;
 use crate::checkpoint::coordinator::{
     CheckpointContents, CoordinatorHandle, EpochStore, Message, StoredCheckpoint,
 };
+use crate::checkpoint::decide::Fault;
 use crate::checkpoint::manifest::{Manifest, ManifestJob};
-use crate::checkpoint::storage::CheckpointStorage;
+use crate::checkpoint::storage::{self, CheckpointStorage, Completed};
+use crate::checkpoint::transfer::Cancel;
 use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
@@ -20,6 +25,7 @@ use crate::threads::ThreadKind;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use weir_catalog::system::facts::CheckpointParts;
 use weir_catalog::{CatalogSnapshot, JobId, ObjectId, TableId};
@@ -64,12 +70,19 @@ pub struct ManifestFacts {
     pub catalog: Arc<dyn Fn() -> Arc<CatalogSnapshot> + Send + Sync>,
     /// Of the stateful operators of each job.
     pub fingerprints: Fingerprints,
-    /// Called with each complete checkpoint: what is older than it needs may go.
+    /// Called with each complete checkpoint.
     pub completed: Arc<dyn Fn(&CheckpointContents) + Send + Sync>,
+    /// Called after each: what is older than is to be kept may go.
+    pub retain: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl ManifestFacts {
-    fn write(&self, contents: &CheckpointContents, applied: Applied) -> Result<StoredCheckpoint, String> {
+    fn store(
+        &self,
+        contents: &CheckpointContents,
+        applied: Applied,
+        cancel: &Cancel,
+    ) -> std::io::Result<StoredCheckpoint> {
         let started = std::time::Instant::now();
         let fingerprints = self.fingerprints.lock();
         let of_job = |job: &JobId| ManifestJob {
@@ -93,21 +106,21 @@ impl ManifestFacts {
             completed_at_us: clock_us(),
         };
         drop(fingerprints);
-        let filled = self.storage.lock().filled(contents.epoch);
-        let measured = filled.measure().map_err(|e| e.to_string())?;
-        let completed = self.storage.lock().complete(manifest, measured).map_err(|e| e.to_string())?;
+        let completed = storage::store(&self.storage, manifest, cancel)?;
         let us = |duration: std::time::Duration| duration.as_micros() as u64;
         let parts = CheckpointParts {
             barrier_us: 0,
             encode_us: us(applied.encode),
             write_us: us(applied.write),
             link_us: us(applied.link),
-            manifest_us: us(started.elapsed()),
+            upload_us: us(completed.upload),
+            manifest_us: us(started.elapsed().saturating_sub(completed.upload)),
             entries: applied.entries as u64,
             files: completed.manifest.files.len() as u64,
+            uploaded_bytes: completed.uploaded.bytes,
         };
-        let total_bytes = completed.manifest.total_bytes();
-        Ok(StoredCheckpoint { total_bytes, new_bytes: completed.new_bytes, parts })
+        let Completed { total_bytes, new_bytes, .. } = completed;
+        Ok(StoredCheckpoint { total_bytes, new_bytes, parts })
     }
 }
 
@@ -118,9 +131,24 @@ pub struct Store {
     storing: Arc<Storing>,
     committers: Arc<Committers>,
     storage: Arc<Mutex<CheckpointStorage>>,
-    making: mpsc::Sender<Making>,
     completed: Arc<dyn Fn(&CheckpointContents) + Send + Sync>,
     runtime: tokio::runtime::Handle,
+    /// To the thread that stores; none once it is to end.
+    making: Option<mpsc::Sender<Making>>,
+    thread: Option<JoinHandle<()>>,
+    cancel: Cancel,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.making = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that stores checkpoints panicked");
+        }
+    }
 }
 
 impl Store {
@@ -134,7 +162,7 @@ impl Store {
         });
     }
 
-    /// Starts the thread that writes manifests, and the task that tells of published epochs.
+    /// Starts the thread that stores checkpoints, and the task that tells of published epochs.
     pub fn start(
         apply: ApplyHandle,
         coordinator: CoordinatorHandle,
@@ -155,11 +183,25 @@ impl Store {
         let storage = facts.storage.clone();
         let completed = facts.completed.clone();
         let of_thread = coordinator.clone();
-        std::thread::Builder::new()
+        let cancel = Cancel::default();
+        let of_store = cancel.clone();
+        let thread = std::thread::Builder::new()
             .name("weir-checkpoint".to_owned())
-            .spawn(move || write_manifests(&queue, &of_thread, &facts))?;
+            .spawn(move || store_checkpoints(&queue, &of_thread, &facts, &of_store))?;
         let runtime = tokio::runtime::Handle::current();
-        Ok(Store { apply, coordinator, storing, committers, storage, making, completed, runtime })
+        let (making, thread) = (Some(making), Some(thread));
+        Ok(Store {
+            apply,
+            coordinator,
+            storing,
+            committers,
+            storage,
+            completed,
+            runtime,
+            making,
+            thread,
+            cancel,
+        })
     }
 }
 
@@ -176,7 +218,7 @@ impl EpochStore for Store {
             Ok(dir) => (dir, contents),
             Err(error) => {
                 let reason = format!("could not begin the checkpoint: {error}");
-                self.coordinator.send(Message::CheckpointFailed(epoch, reason));
+                self.coordinator.send(Message::CheckpointFailed(epoch, Fault::Storage, reason));
                 (None, None)
             }
         };
@@ -191,7 +233,7 @@ impl EpochStore for Store {
         match contents {
             Some(contents) => {
                 // If the thread is gone the dataflow is ending.
-                let _ = self.making.send(Making { contents, applied });
+                let _ = self.making.as_ref().map(|making| making.send(Making { contents, applied }));
             }
             None => self.watch_failure(applied),
         }
@@ -203,23 +245,38 @@ impl EpochStore for Store {
     }
 }
 
-fn write_manifests(queue: &mpsc::Receiver<Making>, coordinator: &CoordinatorHandle, facts: &ManifestFacts) {
+fn store_checkpoints(
+    queue: &mpsc::Receiver<Making>,
+    coordinator: &CoordinatorHandle,
+    facts: &ManifestFacts,
+    cancel: &Cancel,
+) {
     ThreadKind::Stream.apply();
     while let Ok(Making { contents, applied }) = queue.recv() {
         let epoch = contents.epoch;
-        let made = match applied.blocking_recv() {
-            Ok(Ok(applied)) => facts.write(&contents, applied),
+        let applied = match applied.blocking_recv() {
+            Ok(Ok(applied)) => Ok(applied),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the state store has stopped".to_owned()),
         };
-        if made.is_err()
-            && let Err(error) = facts.storage.lock().abort(epoch)
-        {
-            tracing::warn!(%epoch, %error, "could not clean up an aborted checkpoint");
-        }
-        coordinator.send(match made {
+        let outcome = match applied {
+            Ok(applied) => facts
+                .store(&contents, applied, cancel)
+                .map_err(|e| (Fault::Storage, format!("could not store it: {e}"))),
+            Err(reason) => {
+                if let Err(error) = facts.storage.lock().abort(epoch) {
+                    tracing::warn!(%epoch, %error, "could not clean up an aborted checkpoint");
+                }
+                Err((Fault::Dataflow, reason))
+            }
+        };
+        let stored = outcome.is_ok();
+        coordinator.send(match outcome {
             Ok(stored) => Message::Durable(epoch, stored),
-            Err(reason) => Message::CheckpointFailed(epoch, reason),
+            Err((fault, reason)) => Message::CheckpointFailed(epoch, fault, reason),
         });
+        if stored {
+            (facts.retain)();
+        }
     }
 }

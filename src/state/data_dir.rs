@@ -22,7 +22,7 @@ const EPOCH_BLOCK: u64 = 10_000;
 pub struct DataDir {
     root: PathBuf,
     database: Uuid,
-    generation: u64,
+    generation: DurableNumber,
     /// Unlocked when it is closed, whatever ends the process.
     _lock: File,
 }
@@ -35,7 +35,7 @@ impl DataDir {
         let database = database(&root.join("database"))?;
         let mut generation = DurableNumber::open(root.join("generation"))?;
         generation.set(generation.get() + 1)?;
-        Ok(Self { root: root.to_owned(), database, generation: generation.get(), _lock: lock })
+        Ok(Self { root: root.to_owned(), database, generation, _lock: lock })
     }
 
     /// The directory.
@@ -51,7 +51,16 @@ impl DataDir {
     /// How many times the directory was opened, this time included. What a lower generation
     /// still tries to write is refused.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.generation.get()
+    }
+
+    /// Takes a generation above `taken`, which a copy of this directory took: call it before anybody asks
+    /// for the generation.
+    pub fn raise_generation(&mut self, taken: u64) -> io::Result<()> {
+        if self.generation.get() > taken {
+            return Ok(());
+        }
+        self.generation.set(taken + 1)
     }
 
     /// A subdirectory, made if it is not there.
@@ -143,8 +152,12 @@ mod tests {
         assert_eq!(error.to_string(), expected);
         let (database, generation) = (first.database(), first.generation());
         drop(first);
-        let second = DataDir::open(&root).unwrap();
+        let mut second = DataDir::open(&root).unwrap();
         assert_eq!((second.database(), second.generation()), (database, generation + 1));
+        second.raise_generation(generation).unwrap();
+        assert_eq!(second.generation(), generation + 1);
+        second.raise_generation(41).unwrap();
+        assert_eq!(second.generation(), 42);
         assert!(second.subdirectory("checkpoints").unwrap().is_dir());
     }
 

@@ -131,7 +131,8 @@ impl Weir {
         }
     }
 
-    async fn try_connect(&self) -> Option<Client> {
+    /// A new session, if it answers.
+    pub async fn try_connect(&self) -> Option<Client> {
         let config = format!("host=127.0.0.1 port={} user=root dbname=dev", self.port);
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await.ok()?;
         tokio::spawn(connection);

@@ -20,7 +20,9 @@ pub const TABLE: SystemTable = SystemTable {
         ("encode_ms", ColumnType::Float8),
         ("write_ms", ColumnType::Float8),
         ("link_ms", ColumnType::Float8),
+        ("upload_ms", ColumnType::Float8),
         ("manifest_ms", ColumnType::Float8),
+        ("uploaded_bytes", ColumnType::Int8),
         ("reason", ColumnType::Text),
     ],
     rows,
@@ -42,7 +44,9 @@ fn rows(_: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
             ms(c.parts.encode_us),
             ms(c.parts.write_us),
             ms(c.parts.link_us),
+            ms(c.parts.upload_us),
             ms(c.parts.manifest_us),
+            c.parts.uploaded_bytes.into(),
             c.reason.clone().into(),
         ]
     };

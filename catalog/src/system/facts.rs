@@ -53,6 +53,10 @@ pub struct CheckpointParts {
     pub link_us: u64,
     /// New files are measured, the manifest is written.
     pub manifest_us: u64,
+    /// Uploading what the remote storage lacked.
+    pub upload_us: u64,
+    /// Bytes that were uploaded.
+    pub uploaded_bytes: u64,
     /// Entries written.
     pub entries: u64,
     /// Files that the manifest names.

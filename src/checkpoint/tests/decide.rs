@@ -61,7 +61,9 @@ impl World {
         for (epoch, store) in &self.submitted[..self.visible] {
             if *store && !self.stored.contains(epoch) {
                 events.push(Event::Durable(*epoch));
-                events.push(Event::CheckpointFailed(*epoch, "disk full".into()));
+                for fault in [Fault::Dataflow, Fault::Storage] {
+                    events.push(Event::CheckpointFailed(*epoch, fault, "disk full".into()));
+                }
             }
         }
         events.push(Event::ActorFailed("broken".into()));
@@ -75,13 +77,15 @@ impl World {
         match &event {
             Event::Sealed(e) => drop(self.sealed.insert(*e)),
             Event::Visible(_) => self.visible += 1,
-            Event::Durable(e) | Event::CheckpointFailed(e, _) => drop(self.stored.insert(*e)),
+            Event::Durable(e) | Event::CheckpointFailed(e, ..) => drop(self.stored.insert(*e)),
             Event::WantMutation => self.mutations_wanted += 1,
             _ => {}
         }
         let was_restarted = self.restarted;
+        let of_storage = matches!(event, Event::CheckpointFailed(_, Fault::Storage, _));
         for action in self.decider.decide(event, self.now_us) {
             assert!(!was_restarted, "nothing is decided after a restart");
+            assert!(!of_storage || !matches!(action, Action::Restart(_)), "the storage restarts nothing");
             self.check(action);
         }
         let in_flight = self.injected.len() - self.visible;
@@ -206,4 +210,45 @@ fn a_late_checkpoint_times_out_and_its_epoch_is_not_stored() {
     let sealed = decider.decide(Event::Sealed(Epoch(1)), 600_000_001);
     assert!(sealed.contains(&Action::Submit { epoch: Epoch(1), store: false }));
     assert_eq!(decider.decide(Event::Durable(Epoch(1)), 600_000_002), vec![]);
+}
+
+/// One checkpoint that the storage, or the dataflow, is to blame for not being there.
+fn fail(decider: &mut Decider, fault: Fault, now_us: i64) -> Vec<Action> {
+    let Some(Action::Inject { epoch, .. }) = decider.decide(Event::WantCheckpoint, now_us).pop() else {
+        panic!("a checkpoint begins")
+    };
+    decider.decide(Event::Sealed(epoch), now_us);
+    decider.decide(Event::Visible(epoch), now_us);
+    decider.decide(Event::CheckpointFailed(epoch, fault, "no route".into()), now_us)
+}
+
+#[test]
+fn an_unavailable_storage_never_restarts_the_dataflow() {
+    let settings = Settings { tolerable_failures: 2, ..Settings::default() };
+    let mut decider = Decider::new(settings, Epoch::ZERO, 0);
+    decider.decide(Event::WantMutation, 0);
+    decider.decide(Event::Sealed(Epoch(1)), 0);
+    decider.decide(Event::Visible(Epoch(1)), 0);
+    decider.decide(Event::Durable(Epoch(1)), 0);
+    for _ in 0..100 {
+        let failed = fail(&mut decider, Fault::Storage, 1);
+        assert!(matches!(failed[..], [Action::Abort(..)]), "{failed:?}");
+    }
+    // What the dataflow is to blame for still counts.
+    for _ in 0..2 {
+        assert!(matches!(fail(&mut decider, Fault::Dataflow, 2)[..], [Action::Abort(..)]));
+    }
+    let failed = fail(&mut decider, Fault::Dataflow, 3);
+    assert!(matches!(failed[..], [Action::Abort(..), Action::Restart(_)]), "{failed:?}");
+}
+
+#[test]
+fn a_checkpoint_that_is_late_in_the_storage_is_the_storages_fault() {
+    let settings = Settings { tolerable_failures: 0, ..Settings::default() };
+    let mut decider = Decider::new(settings, Epoch::ZERO, 0);
+    decider.decide(Event::WantMutation, 0);
+    decider.decide(Event::Sealed(Epoch(1)), 1);
+    let late = decider.decide(Event::Time, 600_000_000);
+    assert!(late.contains(&Action::Abort(Epoch(1), "checkpoint timed out".into())), "{late:?}");
+    assert!(!late.iter().any(|action| matches!(action, Action::Restart(_))), "{late:?}");
 }

@@ -11,7 +11,8 @@ fn epochs_of(numbers: &[u64]) -> Vec<Epoch> {
 
 #[test]
 fn the_newest_stay_and_what_may_be_pending() {
-    let completed = epochs_of(&[2, 4, 6, 8]);
+    let all = |numbers: &[u64]| numbers.iter().map(|n| (Epoch(*n), true)).collect::<Vec<_>>();
+    let completed = all(&[2, 4, 6, 8]);
     let found = epochs_of(&[1, 2, 3, 4, 6, 8, 9]);
     let unfinished = epochs_of(&[1, 3]);
     let plan_of = |max| plan(&completed, &found, max);
@@ -19,6 +20,10 @@ fn the_newest_stay_and_what_may_be_pending() {
     assert_eq!(plan_of(9), Plan { expired: vec![], unfinished: unfinished.clone() });
     assert_eq!(plan_of(0), Plan { expired: epochs_of(&[2, 4, 6]), unfinished });
     assert_eq!(plan(&[], &found, 1), Plan::default());
+    // Only those that are kept elsewhere as well count, where they should be.
+    let some: Vec<_> = completed.iter().map(|(epoch, _)| (*epoch, epoch.0 % 4 == 0)).collect();
+    let expired = |max| plan(&some, &[], max).expired;
+    assert_eq!((expired(1), expired(2), expired(3)), (epochs_of(&[2, 4, 6]), epochs_of(&[2]), vec![]));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(in super::super) fn manifest(epoch: u64) -> Manifest {
             epoch: Epoch(epoch),
             payload: "{}".to_owned(),
         }],
-        files: vec![StateFile { name: "000001.sst".to_owned(), size: 3, crc32: 7 }],
+        files: vec![StateFile { name: "000001.sst".to_owned(), size: 3, crc32: 7, stored: None }],
         completed_at_us: 5,
     }
 }
@@ -65,12 +65,15 @@ fn a_bad_one_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let twice = |m: &mut Manifest| m.files.push(m.files[0].clone());
     type Spoil = fn(&mut Manifest);
-    let bad: [(&str, Spoil); 8] = [
+    let bad: [(&str, Spoil); 9] = [
         ("format 2 is not 1", |m| m.format = 2),
         ("generation 0 and epoch 9", |m| m.generation = 0),
         ("sink 3 promised epoch 10, which is later", |m| m.handles[0].epoch = Epoch(10)),
         ("\"../x\" is no name", |m| m.files[0].name = "../x".to_owned()),
         ("\"manifest.json\" is no name", |m| m.files[0].name = FILE_NAME.to_owned()),
+        ("\"shared/../x\" is no name of an object", |m| {
+            m.files[0].stored = Some(Stored { object: "shared/../x".to_owned(), at: 0 });
+        }),
         ("state file \"000001.sst\" is there twice", twice),
         ("job #20000 is there twice", |m| m.jobs.push(m.jobs[0].clone())),
         ("offset", |m| m.offsets.push(m.offsets[0].clone())),
