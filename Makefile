@@ -14,7 +14,7 @@ lint:
 	@$(ENV) && cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings
 
 unit:
-	@$(ENV) && cargo test --workspace
+	@$(ENV) && bash scripts/hdfs.sh >/dev/null && cargo test --workspace
 
 # The shipped binary, fully optimized (about half an hour from scratch).
 build:

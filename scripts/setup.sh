@@ -4,6 +4,9 @@ weir_missing=()
 for weir_package in g++ pkg-config libclang-dev postgresql postgresql-client python3 procps; do
   dpkg -s "$weir_package" >/dev/null 2>&1 || weir_missing+=("$weir_package")
 done
+# For the Hadoop mini cluster of the tests.
+command -v java >/dev/null || weir_missing+=(default-jre-headless)
+command -v mvn >/dev/null || weir_missing+=(maven)
 if [ ${#weir_missing[@]} -gt 0 ]; then
   if [ "$(id -u)" = 0 ]; then
     echo "installing ${weir_missing[*]}"
