@@ -58,14 +58,16 @@ struct Entry {
     local: bool,
 }
 
+/// What orders checkpoints: the generation, then the epoch.
+type Key = (u64, Epoch);
+
 impl Entry {
-    fn key(&self) -> (u64, Epoch) {
+    fn key(&self) -> Key {
         key(&self.manifest)
     }
 }
 
-/// What orders checkpoints.
-fn key(manifest: &Manifest) -> (u64, Epoch) {
+fn key(manifest: &Manifest) -> Key {
     (manifest.generation, manifest.epoch)
 }
 
@@ -246,7 +248,7 @@ impl CheckpointStorage {
             }
             let damage = match local {
                 true => self.local.verify(&manifest).err(),
-                false => Some(damaged(&self.directory(manifest.epoch), "it is gone")),
+                false => Some(io::Error::new(io::ErrorKind::NotFound, "it has no local copy")),
             };
             let Some(damage) = damage else { return Ok(Some(manifest)) };
             if self.remote.is_some() && !self.merged {
@@ -306,7 +308,7 @@ impl CheckpointStorage {
     /// Forgets and removes all but the newest `max_retained` checkpoints (of the remote storage, if
     /// there is one), and what is unfinished before the newest of them. Returns the epochs of those that
     /// went, and the oldest that stays.
-    fn expire(&mut self, max_retained: usize) -> io::Result<(Vec<Epoch>, Option<(u64, Epoch)>)> {
+    fn expire(&mut self, max_retained: usize) -> io::Result<(Vec<Epoch>, Option<Key>)> {
         let counts = |entry: &Entry| match &self.remote {
             Some(remote) => remote.holds(entry.manifest.generation, entry.manifest.epoch),
             None => true,

@@ -170,10 +170,10 @@ async fn state_comes_back_from_s3_when_the_disk_has_lost_its_checkpoints() {
     assert!(!weir.log().contains("secret"), "{}", weir.log());
     // All that is kept is what three checkpoints need.
     run(&client, "CHECKPOINT; CHECKPOINT; CHECKPOINT").await;
-    let log =
-        |s3: &S3| s3.objects("some/path").iter().filter(|o| o.to_string_lossy().contains("/log/")).count();
+    let is_small = |object: &&PathBuf| object.to_string_lossy().contains("/small/");
+    let checkpoints = |s3: &S3| s3.objects("some/path").iter().filter(is_small).count();
     let deadline = Instant::now() + PATIENCE;
-    while log(&s3) != 3 {
+    while checkpoints(&s3) != 3 {
         assert!(Instant::now() < deadline, "{:?}", s3.objects("some/path"));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
