@@ -2,22 +2,25 @@
 //!
 //! ```text
 //!   WEIR_FAILPOINT = point [, point …]
-//!   point          = name [:nth hit] = kill | error | sleep:milliseconds
+//!   point          = name [:nth hit] = kill | error | sleep:milliseconds | wait:file
 //!
 //!   WEIR_FAILPOINT="manifest.before_rename:3=kill"     SIGKILL at the third manifest
 //! ```
+//! One that waits makes the file, so that others see where it is, and goes on once it is gone.
 //! Without the variable a fail point costs one load. The variable is read once, at the first hit.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Effect {
     Kill,
     Error,
     Sleep(Duration),
+    Wait(PathBuf),
 }
 
 #[derive(Debug)]
@@ -52,7 +55,8 @@ fn parse_point(spec: &str) -> Result<Point, String> {
         Some(("sleep", ms)) => Effect::Sleep(Duration::from_millis(
             ms.parse().map_err(|_| format!("\"{ms}\" is no milliseconds"))?,
         )),
-        _ => return Err(format!("\"{effect}\" is no effect: kill, error or sleep:milliseconds")),
+        Some(("wait", file)) => Effect::Wait(PathBuf::from(file)),
+        _ => return Err(format!("\"{effect}\" is no effect: kill, error, sleep:milliseconds or wait:file")),
     };
     Ok(Point { name: name.to_owned(), nth, effect, hits: AtomicU64::new(0) })
 }
@@ -74,11 +78,18 @@ fn fire(point: &Point) -> io::Result<()> {
     if point.nth.is_some_and(|nth| nth != hit) {
         return Ok(());
     }
-    match point.effect {
+    match &point.effect {
         Effect::Kill => kill(),
         Effect::Error => Err(io::Error::other(format!("fail point {}", point.name))),
         Effect::Sleep(time) => {
-            std::thread::sleep(time);
+            std::thread::sleep(*time);
+            Ok(())
+        }
+        Effect::Wait(file) => {
+            std::fs::File::create(file)?;
+            while file.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             Ok(())
         }
     }
@@ -147,7 +158,7 @@ mod tests {
         for (spec, error) in [
             ("a", "\"a\" has no effect"),
             ("a:x=kill", "\"x\" is no number of hits"),
-            ("a=stop", "\"stop\" is no effect: kill, error or sleep:milliseconds"),
+            ("a=stop", "\"stop\" is no effect: kill, error, sleep:milliseconds or wait:file"),
             ("a=sleep:x", "\"x\" is no milliseconds"),
         ] {
             assert_eq!(parse(spec).unwrap_err(), error);

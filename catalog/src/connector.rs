@@ -10,13 +10,38 @@ pub enum ConnectorRole {
     Sink,
 }
 
-/// The guarantee a sink connector gives when the engine is exactly-once.
+/// What a connector adds to exactly once, end to end: the engine's state is consistent, so it holds
+/// where the source can be read again and the target takes each change once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// Each change is in the target once.
-    ExactlyOnce,
-    /// A change may be delivered again after a crash.
+pub enum Contract {
+    /// A source that reads the same again from an offset.
+    Replayable,
+    /// A source that can't: what was under way at a crash is lost.
+    NotReplayable,
+    /// A sink whose target takes rows and the marker of what it holds together, or nothing of them.
+    Transactional,
+    /// A sink whose target is the same however often it gets a change.
+    Idempotent,
+    /// A sink whose target may get a change again after a crash.
     AtLeastOnce,
+}
+
+impl Contract {
+    /// As catalogs spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contract::Replayable => "replayable",
+            Contract::NotReplayable => "not replayable",
+            Contract::Transactional => "transactional",
+            Contract::Idempotent => "idempotent",
+            Contract::AtLeastOnce => "at least once",
+        }
+    }
+
+    /// Whether exactly once holds with it.
+    pub fn holds(self) -> bool {
+        matches!(self, Contract::Replayable | Contract::Transactional | Contract::Idempotent)
+    }
 }
 
 /// One `WITH` option.
@@ -41,8 +66,10 @@ pub struct ConnectorSpec {
     pub options: &'static [OptionSpec],
     /// The encodings it takes; empty: `NATIVE` only.
     pub encodings: &'static [&'static str],
-    /// What it guarantees as a sink.
-    pub delivery: Delivery,
+    /// What it adds to exactly once.
+    pub contract: Contract,
+    /// Why it can say so.
+    pub why: &'static str,
     /// Whether a sink of it can empty its target, to deliver everything anew.
     pub empties_target: bool,
 }

@@ -7,7 +7,7 @@ use super::sink::{Delivery, Marker, SinkError, SinkTarget};
 use async_trait::async_trait;
 use serde::Deserialize;
 use tracing::debug;
-use weir_catalog::connector::{self, ConnectorRole, ConnectorSpec};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract};
 use weir_catalog::sink::Sink;
 
 /// What CREATE SINK may say.
@@ -16,7 +16,8 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
     role: ConnectorRole::Sink,
     options: &[],
     encodings: &[],
-    delivery: connector::Delivery::AtLeastOnce,
+    contract: Contract::AtLeastOnce,
+    why: "nothing is kept of what was discarded",
     empties_target: true,
 };
 

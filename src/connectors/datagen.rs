@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use serde::Deserialize;
 use std::sync::Arc;
 use weir_catalog::column::arrow_schema;
-use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract, OptionSpec};
 use weir_catalog::source;
 use weir_catalog::source::Options;
 
@@ -47,7 +47,8 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
         },
     ],
     encodings: &["JSON"],
-    delivery: Delivery::ExactlyOnce,
+    contract: Contract::Replayable,
+    why: "its rows are made from their numbers: the same ones come again from an offset",
     empties_target: false,
 };
 

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::debug;
 use weir_catalog::SqlState;
-use weir_catalog::connector::{self, ConnectorRole, ConnectorSpec, OptionSpec};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract, OptionSpec};
 use weir_catalog::sink::{Sink, SinkType};
 
 const NAME: &str = "file";
@@ -53,7 +53,8 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
         },
     ],
     encodings: &["JSON", "CSV", "PARQUET"],
-    delivery: connector::Delivery::ExactlyOnce,
+    contract: Contract::Transactional,
+    why: "files are hidden until the marker that names them is written; then they are published whole",
     empties_target: false,
 };
 
@@ -397,7 +398,12 @@ impl Shared {
 
     fn write_hidden(&self, delivery: &Delivery) -> io::Result<PendingFile> {
         let (until, chunk) = (delivery.until.0, delivery.chunk);
-        let name = format!("part-{}-{until:012}-{chunk:04}.{}", self.sink, self.extension);
+        let stem = format!("part-{}-{until:012}-{chunk:04}", self.sink);
+        // An old copy of the data may give a number again: what was published under it stays.
+        let again = (1..).map(|n| format!("{stem}-{n}.{}", self.extension));
+        let mut names = std::iter::once(format!("{stem}.{}", self.extension)).chain(again);
+        let free = names.find(|name| !self.dir.join(name).exists());
+        let name = free.ok_or_else(|| io::Error::other("no file name is free"))?;
         let path = self.hidden(&name);
         let output = Compressed::new(File::create(&path)?, self.compression)?;
         let mut encoder = encoder(self.encoding, &self.schema, Box::new(output))?;

@@ -26,7 +26,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::warn;
-use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract, OptionSpec};
 use weir_catalog::{Column, SqlState, source};
 
 const NAME: &str = "file";
@@ -56,7 +56,8 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
         },
     ],
     encodings: &["JSON", "CSV", "PARQUET"],
-    delivery: Delivery::ExactlyOnce,
+    contract: Contract::Replayable,
+    why: "files are read again from an offset, as long as they stay where they are, unchanged",
     empties_target: false,
 };
 

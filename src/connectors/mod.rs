@@ -10,11 +10,13 @@ pub mod datagen;
 pub mod datagen_field;
 pub mod dead_letter;
 pub mod delivery;
+mod desk;
 pub mod error;
 pub mod files_sink;
 pub mod files_source;
 pub mod files_stripe;
 pub mod files_text;
+mod logged;
 pub mod net;
 pub mod nexmark;
 pub mod nexmark_columns;
@@ -24,11 +26,20 @@ pub mod options;
 pub mod pace;
 pub mod postgres_check;
 pub mod postgres_copy;
+pub mod postgres_options;
+pub mod postgres_prepared;
 pub mod postgres_sink;
+pub mod postgres_statements;
+mod prepared;
 pub mod registry;
 pub mod retry;
 pub mod sink;
 pub mod sink_log;
 pub mod source;
+pub mod transaction;
 
 pub use error::ConnectorError;
+
+#[cfg(test)]
+#[path = "tests/postgres_server.rs"]
+mod postgres_server;

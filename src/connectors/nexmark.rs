@@ -22,7 +22,7 @@ use arrow::datatypes::SchemaRef;
 use serde::Deserialize;
 use std::sync::Arc;
 use weir_catalog::column::arrow_schema;
-use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract, OptionSpec};
 use weir_catalog::source::Options;
 use weir_catalog::{Column, source};
 
@@ -66,7 +66,8 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
         OptionSpec { name: "seed", required: false, help: "Other numbers, other values. Default 0." },
     ],
     encodings: &[],
-    delivery: Delivery::ExactlyOnce,
+    contract: Contract::Replayable,
+    why: "its events are made from their numbers: the same ones come again from an offset",
     empties_target: false,
 };
 

@@ -2,7 +2,7 @@
 //! database itself, with PostgreSQL's SQLSTATEs and the sink, the option and the object named.
 
 use super::error::ConnectorError;
-use super::postgres_sink::quoted;
+use super::postgres_statements::quoted;
 use std::collections::HashMap;
 use tokio_postgres::{Client, Error};
 use weir_catalog::name::quote_identifier;
@@ -43,13 +43,14 @@ impl Wanted {
         format!("{}.{}", quote_identifier(&self.schema), quote_identifier(&self.table))
     }
 
-    /// Tells what is wrong with the target's table. Changes nothing.
-    pub async fn check(&self, client: &Client) -> Result<(), ConnectorError> {
+    /// Tells what is wrong with the target's table, or why it can't take each change exactly once.
+    /// Changes nothing.
+    pub async fn check(&self, client: &Client) -> Result<Option<String>, ConnectorError> {
         let fault = |error| self.refused(&error);
         let relation = format!("{}.{}", quoted(&self.schema), quoted(&self.table));
         let kind = client.query_opt(KIND_OF, &[&relation, &self.schema]).await.map_err(fault)?;
-        let (kind, schema): (Option<String>, bool) =
-            kind.map_or((None, false), |row| (row.get(0), row.get(1)));
+        let (kind, schema, persistence): (Option<String>, bool, Option<String>) =
+            kind.map_or((None, false, None), |row| (row.get(0), row.get(1), row.get(2)));
         match kind.as_deref() {
             Some("r" | "p" | "f") => {}
             Some(_) => {
@@ -97,7 +98,17 @@ impl Wanted {
                 return Err(self.error(SqlState::INSUFFICIENT_PRIVILEGE, message, hint));
             }
         }
-        Ok(())
+        Ok(match (kind.as_deref(), persistence.as_deref()) {
+            (Some("f"), _) => Some(format!(
+                "table \"{}\" of the target is a foreign table: rows and progress are committed on two servers",
+                self.table
+            )),
+            (_, Some("u")) => Some(format!(
+                "table \"{}\" of the target is unlogged: a crash of its server empties it, and keeps the progress",
+                self.table
+            )),
+            _ => None,
+        })
     }
 
     /// What a statement or the connection was refused for.
@@ -128,7 +139,7 @@ impl Wanted {
         self.error(state, message, hint)
     }
 
-    fn error(&self, state: SqlState, message: String, hint: impl Into<String>) -> ConnectorError {
+    pub(super) fn error(&self, state: SqlState, message: String, hint: impl Into<String>) -> ConnectorError {
         ConnectorError::Unfit { state, message, hint: hint.into() }
     }
 
@@ -227,7 +238,8 @@ impl Wanted {
 }
 
 const KIND_OF: &str = "SELECT (SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1::text)), \
-     EXISTS (SELECT FROM pg_namespace WHERE nspname = $2::text)";
+     EXISTS (SELECT FROM pg_namespace WHERE nspname = $2::text), \
+     (SELECT relpersistence::text FROM pg_class WHERE oid = to_regclass($1::text))";
 
 const COLUMNS_OF: &str = "SELECT attname::text, format_type(coalesce(nullif(typbasetype, 0), atttypid), NULL), \
      attnotnull AND NOT atthasdef AND attidentity = '', attgenerated <> '' OR attidentity = 'a' \
@@ -248,7 +260,8 @@ fn known(code: &str) -> SqlState {
     const STATES: &[&str] = &[
         "08001", "08004", "08006", "0A000", "22003", "22P02", "23502", "23505", "25006", "28000", "28P01",
         "3D000", "3F000", "40001", "40P01", "42501", "42601", "42703", "42804", "42809", "42P01", "42P07",
-        "42P10", "42710", "53100", "53200", "53300", "55000", "55P03", "57P01", "57P02", "57P03", "57014",
+        "42P10", "42704", "42710", "53100", "53200", "53300", "55000", "55P03", "57P01", "57P02", "57P03",
+        "57014",
     ];
     SqlState(STATES.iter().find(|known| **known == code).copied().unwrap_or("58000"))
 }

@@ -1,16 +1,16 @@
 //! Every connector, one line each.
 
 use super::error::ConnectorError;
-use super::sink::SinkTarget;
+use super::sink::Target;
 use super::source::Source;
-use super::{blackhole, datagen, files_sink, files_source, nexmark, postgres_sink};
+use super::{blackhole, datagen, files_sink, files_source, nexmark, postgres_options, postgres_sink};
 use std::sync::Arc;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec};
 use weir_catalog::source::Options;
 use weir_catalog::{Column, ObjectId, sink, source};
 
 type OpenSource = fn(&source::Source) -> Result<Arc<dyn Source>, ConnectorError>;
-type OpenTarget = fn(&sink::Sink, &SinkContext<'_>) -> Result<Box<dyn SinkTarget>, ConnectorError>;
+type OpenTarget = fn(&sink::Sink, &SinkContext<'_>) -> Result<Target, ConnectorError>;
 type KnownColumns = fn(&Options) -> Option<Vec<Column>>;
 
 /// The sources: what they take, how they are opened, and the columns of those that know them.
@@ -22,9 +22,9 @@ const SOURCES: &[(ConnectorSpec, OpenSource, Option<KnownColumns>)] = &[
 
 /// The sinks: what they take, and how their targets are opened.
 const SINKS: &[(ConnectorSpec, OpenTarget)] = &[
-    (files_sink::SPEC, |s, c| Ok(Box::new(files_sink::FilesTarget::open(s, c)?))),
-    (postgres_sink::SPEC, |s, c| Ok(Box::new(postgres_sink::PostgresTarget::open(s, c)?))),
-    (blackhole::SPEC, |s, c| Ok(Box::new(blackhole::Blackhole::open(s, c)?))),
+    (files_sink::SPEC, |s, c| Ok(Target::Logged(Box::new(files_sink::FilesTarget::open(s, c)?)))),
+    (postgres_options::SPEC, postgres_sink::open),
+    (blackhole::SPEC, |s, c| Ok(Target::Logged(Box::new(blackhole::Blackhole::open(s, c)?)))),
 ];
 
 /// What a target may know of where it is opened.
@@ -67,10 +67,7 @@ pub fn open_source(source: &source::Source) -> Result<Arc<dyn Source>, Connector
 }
 
 /// Opens the target of a sink as declared. Nothing outside is touched before its `open`.
-pub fn open_sink_target(
-    sink: &sink::Sink,
-    context: &SinkContext<'_>,
-) -> Result<Box<dyn SinkTarget>, ConnectorError> {
+pub fn open_sink_target(sink: &sink::Sink, context: &SinkContext<'_>) -> Result<Target, ConnectorError> {
     match SINKS.iter().find(|s| s.0.name == sink.connector) {
         Some((_, open)) => open(sink, context),
         None => Err(unknown(&sink.connector, ConnectorRole::Sink)),
@@ -80,6 +77,11 @@ pub fn open_sink_target(
 /// Whether what a sink takes goes nowhere: there is nothing to log and to deliver.
 pub fn discards(sink: &sink::Sink) -> bool {
     sink.connector == blackhole::SPEC.name
+}
+
+/// Whether a sink's target can be emptied, to deliver everything anew.
+pub fn empties_target(sink: &sink::Sink) -> bool {
+    SINKS.iter().any(|(spec, _)| spec.name == sink.connector && spec.empties_target)
 }
 
 /// How many durable epochs a sink gathers before it delivers them: its option `commit_every`.

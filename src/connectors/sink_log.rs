@@ -17,6 +17,7 @@
 //! delivery.
 
 use crate::checkpoint::participant::CommitHandle;
+use crate::state::durable;
 use crate::stream::{ChangeBatch, Epoch};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -36,6 +37,8 @@ use weir_catalog::ObjectId;
 const MAGIC: &[u8; 8] = b"WEIRSNK1";
 /// Rows that are gathered before they are encoded.
 const FRAME_ROWS: usize = 8192;
+/// The file that says that the target is ahead.
+const AHEAD: &str = "ahead";
 /// A file that is longer than this at a checkpoint is the last of its kind.
 const ROLL_BYTES: u64 = 16 << 20;
 
@@ -128,6 +131,32 @@ impl SinkLog {
             self.release(&part.file, |file| file.waiting = file.waiting.saturating_sub(1));
         }
         Ok(())
+    }
+
+    /// From which restored epoch on the target was found ahead, if somebody still has to choose what
+    /// becomes of that.
+    pub fn ahead(&self) -> io::Result<Option<Epoch>> {
+        let path = self.dir.join(AHEAD);
+        match fs::read_to_string(&path) {
+            Ok(text) => match text.trim().parse() {
+                Ok(epoch) => Ok(Some(Epoch(epoch))),
+                Err(error) => Err(durable::damaged(&path, error)),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps that through restarts, or that it is settled.
+    pub fn set_ahead(&self, restored: Option<Epoch>) -> io::Result<()> {
+        let path = self.dir.join(AHEAD);
+        match restored {
+            Some(restored) => {
+                durable::write_atomically(&path, format!("{restored}\n").as_bytes(), "sink_ahead")
+            }
+            None if path.exists() => fs::remove_file(&path).and_then(|()| durable::sync_dir(&self.dir)),
+            None => Ok(()),
+        }
     }
 
     /// Bytes on disk.

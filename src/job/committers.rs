@@ -1,5 +1,6 @@
 //! The committers of a database's sinks: told of each durable checkpoint, once.
 
+use super::leftovers::{self, Leftovers};
 use super::manager::JobError;
 use super::pause::LogLimit;
 use super::tail::SinkLogs;
@@ -7,13 +8,15 @@ use crate::checkpoint::coordinator::{CheckpointContents, CoordinatorHandle, Mess
 use crate::checkpoint::participant::CommitHandle;
 use crate::connectors::committer::{CommitterConfig, CommitterEvent, CommitterHandle};
 use crate::connectors::registry::{self, SinkContext};
+use crate::connectors::sink::Target;
+use crate::dataflow::worker::clock_us;
 use crate::state::data_dir::DataDir;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_catalog::system::facts::DeliveryState;
+use weir_catalog::system::facts::{DeliveryState, TransactionFact};
 use weir_catalog::{Object, ObjectBody, ObjectId};
 
 /// How long a clean shutdown waits for targets to take what is durable.
@@ -22,6 +25,8 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
 struct Running {
     handle: CommitterHandle,
     told: Epoch,
+    /// The last epoch that it was told was sealed, or durable.
+    sealed: Epoch,
 }
 
 /// What a sink's delivery is doing, for the catalog.
@@ -33,17 +38,20 @@ pub struct DeliveryStatus {
     pub error: Option<String>,
     /// What it does.
     pub state: DeliveryState,
+    /// Why the target can't take each change exactly once, where it can't.
+    pub degraded: Option<String>,
 }
 
-/// Tries what a source or sink declares, as far as that can be done without reading or writing.
-pub async fn check(data_dir: &DataDir, object: &Object) -> Result<(), JobError> {
+/// Tries what a source or sink declares, as far as that can be done without reading or writing. Returns
+/// what the client is to be told of it.
+pub async fn check(data_dir: &DataDir, object: &Object) -> Result<Option<String>, JobError> {
     match &object.body {
         ObjectBody::Source(source) => {
             let source = source.clone();
             let name = object.name.name.clone();
             let opened = tokio::task::spawn_blocking(move || registry::open_source(&source)?.check(&name));
             let checked = opened.await.map_err(|e| JobError::internal(format!("check failed: {e}")))?;
-            checked.map_err(JobError::from_client)
+            checked.map(|()| None).map_err(JobError::from_client)
         }
         ObjectBody::Sink(sink) => {
             let context = SinkContext {
@@ -54,9 +62,11 @@ pub async fn check(data_dir: &DataDir, object: &Object) -> Result<(), JobError> 
             };
             registry::commit_every(sink).map_err(JobError::from_client)?;
             let mut target = registry::open_sink_target(sink, &context).map_err(JobError::from_client)?;
-            target.check().await.map_err(JobError::from_client)
+            let degraded = target.check().await.map_err(JobError::from_client)?;
+            let name = &object.name.name;
+            Ok(degraded.map(|reason| format!("sink \"{name}\" does not deliver exactly once: {reason}")))
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
@@ -72,7 +82,10 @@ fn note(statuses: &Statuses, sink: ObjectId, state: DeliveryState, error: Option
 pub struct Committers {
     database: String,
     generation: u64,
+    /// The last epoch that was given before this life of the dataflow.
+    began: Epoch,
     logs: Arc<SinkLogs>,
+    leftovers: Arc<Leftovers>,
     coordinator: CoordinatorHandle,
     runtime: tokio::runtime::Handle,
     limit: LogLimit,
@@ -81,16 +94,18 @@ pub struct Committers {
     /// What the newest complete checkpoint promises.
     promised: Mutex<(Epoch, Vec<CommitHandle>)>,
     status: Arc<Statuses>,
+    transactions: Arc<Mutex<Transactions>>,
     /// Sinks whose logs have reached the limit.
     full: Mutex<HashSet<ObjectId>>,
 }
 
 impl Committers {
-    /// For sinks restored at `epoch` with `handles` promised.
+    /// For sinks restored at `epoch` with `handles` promised, in a life of the dataflow all of whose
+    /// epochs come after `began`.
     pub fn new(
-        database: String,
-        generation: u64,
-        logs: Arc<SinkLogs>,
+        (database, generation): (String, u64),
+        began: Epoch,
+        (logs, leftovers): (Arc<SinkLogs>, Arc<Leftovers>),
         coordinator: CoordinatorHandle,
         (epoch, handles): (Epoch, Vec<CommitHandle>),
         limit: LogLimit,
@@ -98,13 +113,16 @@ impl Committers {
         Self {
             database,
             generation,
+            began,
             logs,
+            leftovers,
             coordinator,
             runtime: tokio::runtime::Handle::current(),
             limit,
             running: Mutex::default(),
             promised: Mutex::new((epoch, handles)),
             status: Arc::default(),
+            transactions: Arc::default(),
             full: Mutex::default(),
         }
     }
@@ -121,21 +139,29 @@ impl Committers {
         };
         let target = registry::open_sink_target(sink, &context).map_err(JobError::from_client)?;
         let log = self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+        if let Target::Prepared(_) = target {
+            // Before anything is prepared: who drops the sink knows where to roll it back.
+            let kept = leftovers::keep(&self.logs.dir(object.id), &object.name.name, sink);
+            kept.map_err(|e| JobError::io("write the sink's target", &e))?;
+        }
         let commit_every = registry::commit_every(sink).map_err(JobError::from_client)?;
         let config = CommitterConfig {
             sink: object.id,
             name: object.name.name.clone(),
             sink_type: sink.sink_type,
             key: sink.primary_key.clone().unwrap_or_default(),
+            database: self.database.clone(),
             generation: self.generation,
+            began: self.began,
             commit_every,
+            rebuilds: registry::empties_target(sink),
         };
         let mut running = self.running.lock();
         let (told, handles) = self.promised.lock().clone();
         let handles = handles.into_iter().filter(|h| h.sink == object.id).collect();
         let _entered = self.runtime.enter();
         let handle = CommitterHandle::start(config, target, log, restored, handles, self.events());
-        running.insert(object.id, Running { handle, told });
+        running.insert(object.id, Running { handle, told, sealed: told });
         self.status.lock().entry(object.id).or_default();
         Ok(())
     }
@@ -143,11 +169,21 @@ impl Committers {
     fn events(&self) -> crate::connectors::committer::Events {
         let coordinator = self.coordinator.clone();
         let status = self.status.clone();
+        let transactions = self.transactions.clone();
         Arc::new(move |event| match event {
             CommitterEvent::Committed { sink, epoch } => {
-                let now = DeliveryStatus { committed: Some(epoch), ..DeliveryStatus::default() };
-                status.lock().insert(sink, now);
+                let mut statuses = status.lock();
+                let now = statuses.entry(sink).or_default();
+                (now.committed, now.state, now.error) = (Some(epoch), DeliveryState::Running, None);
+                drop(statuses);
                 coordinator.send(Message::Committed(sink, epoch));
+            }
+            CommitterEvent::Opened { sink, degraded } => {
+                status.lock().entry(sink).or_default().degraded = degraded;
+            }
+            CommitterEvent::Transaction(mut fact) => {
+                fact.changed_at_us = clock_us();
+                transactions.lock().note(fact);
             }
             CommitterEvent::Recovered { sink } => note(&status, sink, DeliveryState::Running, None),
             CommitterEvent::Retrying { sink, reason } => {
@@ -164,9 +200,19 @@ impl Committers {
 
     /// Whatever a sink waits for is said to be mended: it tries again at once. False: it has no
     /// committer.
-    pub fn resume(&self, sink: ObjectId) -> bool {
+    pub fn resume(&self, sink: ObjectId, at_least_once: bool) -> bool {
         let running = self.running.lock();
-        running.get(&sink).map(|committer| committer.handle.resume()).is_some()
+        running.get(&sink).map(|committer| committer.handle.resume(at_least_once)).is_some()
+    }
+
+    /// All actors have sealed a checkpoint's epoch: sinks that prepare may begin.
+    pub fn sealed(&self, contents: &CheckpointContents) {
+        for (sink, committer) in self.running.lock().iter_mut().filter(|(_, c)| c.handle.prepares()) {
+            for (epoch, handles) in by_epoch(contents, *sink, committer.sealed) {
+                committer.handle.sealed(epoch, handles);
+            }
+            committer.sealed = committer.sealed.max(contents.epoch);
+        }
     }
 
     /// A checkpoint is complete: what it promises may be committed.
@@ -174,16 +220,14 @@ impl Committers {
         let mut running = self.running.lock();
         *self.promised.lock() = (contents.epoch, contents.handles.clone());
         for (sink, committer) in running.iter_mut() {
-            let mut epochs: BTreeMap<Epoch, Vec<CommitHandle>> = BTreeMap::new();
-            for handle in contents.handles.iter().filter(|h| h.sink == *sink && h.epoch > committer.told) {
-                epochs.entry(handle.epoch).or_default().push(handle.clone());
-            }
+            let mut epochs = by_epoch(contents, *sink, committer.told);
             // The checkpoint's own epoch is told even when nothing was promised: time has passed.
             epochs.entry(contents.epoch).or_default();
             for (epoch, handles) in epochs {
                 committer.handle.durable(epoch, handles);
             }
             committer.told = contents.epoch;
+            committer.sealed = committer.sealed.max(contents.epoch);
         }
         let sinks: Vec<ObjectId> = running.keys().copied().collect();
         drop(running);
@@ -204,14 +248,23 @@ impl Committers {
     /// Ends the committer of a dropped sink and removes its log.
     pub fn remove(&self, sink: ObjectId) {
         self.full.lock().remove(&sink);
-        if let Some(committer) = self.running.lock().remove(&sink) {
-            let logs = self.logs.clone();
+        let committer = self.running.lock().remove(&sink);
+        if committer.is_some() || self.logs.dir(sink).exists() {
+            let leftovers = Arc::downgrade(&self.leftovers);
             self.runtime.spawn(async move {
-                committer.handle.stop().await;
-                logs.remove(sink);
+                if let Some(committer) = committer {
+                    committer.handle.stop().await;
+                }
+                Leftovers::clean(leftovers, sink).await;
             });
         }
         self.status.lock().remove(&sink);
+        self.transactions.lock().forget(sink);
+    }
+
+    /// What there is of the sinks' transactions.
+    pub fn transactions(&self) -> Vec<TransactionFact> {
+        self.transactions.lock().all()
     }
 
     /// What each sink's delivery is doing.
@@ -230,5 +283,46 @@ impl Committers {
                 committer.handle.stop().await;
             }
         });
+    }
+}
+
+/// The handles of `sink` for epochs after `after`, epoch by epoch.
+fn by_epoch(
+    contents: &CheckpointContents,
+    sink: ObjectId,
+    after: Epoch,
+) -> BTreeMap<Epoch, Vec<CommitHandle>> {
+    let mut epochs: BTreeMap<Epoch, Vec<CommitHandle>> = BTreeMap::new();
+    for handle in contents.handles.iter().filter(|h| h.sink == sink && h.epoch > after) {
+        epochs.entry(handle.epoch).or_default().push(handle.clone());
+    }
+    epochs
+}
+
+/// Transactions that are over and remembered, of each sink.
+const OVER_MAX: usize = 20;
+
+/// What there is of the sinks' transactions, oldest first.
+#[derive(Default)]
+struct Transactions(BTreeMap<ObjectId, VecDeque<TransactionFact>>);
+
+impl Transactions {
+    fn note(&mut self, fact: TransactionFact) {
+        let of_sink = self.0.entry(fact.sink).or_default();
+        let same = |f: &TransactionFact| (&f.name, f.epoch, f.chunk) == (&fact.name, fact.epoch, fact.chunk);
+        of_sink.retain(|f| !same(f));
+        of_sink.push_back(fact);
+        while of_sink.iter().filter(|f| f.state.is_over()).count() > OVER_MAX {
+            let Some(oldest) = of_sink.iter().position(|f| f.state.is_over()) else { break };
+            of_sink.remove(oldest);
+        }
+    }
+
+    fn forget(&mut self, sink: ObjectId) {
+        self.0.remove(&sink);
+    }
+
+    fn all(&self) -> Vec<TransactionFact> {
+        self.0.values().flatten().cloned().collect()
     }
 }

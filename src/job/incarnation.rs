@@ -6,6 +6,7 @@
 //! ```
 
 use super::committers::Committers;
+use super::leftovers::Leftovers;
 use super::manager::{Binding, JobError};
 use super::restart_policy::{Failures, Verdict};
 use super::running::Running;
@@ -57,6 +58,8 @@ pub struct Lasting {
     pub rocks: RocksMemory,
     /// The logs of sinks.
     pub sink_logs: Arc<SinkLogs>,
+    /// Cleans up after dropped sinks.
+    pub leftovers: Arc<Leftovers>,
 
     catalog: RwLock<Arc<CatalogSnapshot>>,
     log: Mutex<FileCatalogLog>,
@@ -112,6 +115,8 @@ impl Lasting {
         let known = storage.list().next().map_or(Epoch::ZERO, |m| m.epoch);
         let last = Epoch(blocks.first_free(known).0.saturating_sub(1));
         let sink_logs = Arc::new(SinkLogs::new(sub("sinks")?, data_dir.generation()));
+        let data_dir = Arc::new(data_dir);
+        let leftovers = Arc::new(Leftovers::new(Arc::clone(&data_dir), Arc::clone(&sink_logs)));
         let cache = config.memory_limit / 8;
         let nothing: Arc<dyn crate::state::store::StateRead> =
             crate::state::memory::MemoryStore::default().snapshot();
@@ -126,13 +131,14 @@ impl Lasting {
             restart_lock: tokio::sync::Mutex::default(),
             shown: Arc::new(Shown::new(visible)),
             sink_logs,
+            leftovers,
             catalog: RwLock::new(Arc::new(catalog)),
             log: Mutex::new(log),
             incarnation: RwLock::new(None),
             failures: Mutex::default(),
             degraded: RwLock::default(),
             lives: std::sync::atomic::AtomicU64::new(0),
-            data_dir: Arc::new(data_dir),
+            data_dir,
             config,
             binding,
         });

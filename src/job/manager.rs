@@ -13,7 +13,7 @@ pub use crate::operators::source::SourceCounts;
 use crate::stream::Epoch;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::system::facts::{CheckpointFact, JobFact, SplitFact};
+use weir_catalog::system::facts::{CheckpointFact, JobFact, SplitFact, TransactionFact};
 use weir_catalog::{
     CatalogChange, CatalogSnapshot, ClientError, JobId, Object, ObjectId, ObjectState, SqlState,
 };
@@ -139,6 +139,8 @@ impl Database {
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
         super::restart::start(&lasting).await;
+        let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
+        cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
         Ok(Arc::new(Database { lasting }))
     }
 
@@ -163,8 +165,8 @@ impl Database {
     }
 
     /// Tells what a CREATE would fail of outside: options that its connector does not take, a
-    /// target that rows can't be delivered to.
-    pub async fn check(&self, create: &Create) -> Result<(), JobError> {
+    /// target that rows can't be delivered to. Returns what the client is to be told.
+    pub async fn check(&self, create: &Create) -> Result<Option<String>, JobError> {
         super::committers::check(&self.lasting.data_dir, &create.object).await
     }
 
@@ -270,13 +272,27 @@ impl Database {
         &self.lasting.dml_lock
     }
 
-    /// What the delivery of a sink failed of is mended: it tries again at once.
-    pub fn resume_sink(&self, sink: &Object) -> Result<(), JobError> {
-        if self.lasting.incarnation()?.committers.resume(sink.id) {
+    /// What the delivery of a sink failed of is mended: it tries again at once. `at_least_once`: if it is
+    /// that the target is ahead of the restored checkpoint, it goes on all the same.
+    pub fn resume_sink(&self, sink: &Object, at_least_once: bool) -> Result<(), JobError> {
+        if self.lasting.incarnation()?.committers.resume(sink.id, at_least_once) {
             return Ok(());
         }
         let message = format!("sink \"{}\" does not deliver yet", sink.name);
         Err(JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+    }
+
+    /// What there is of the sinks' transactions.
+    pub fn transaction_facts(&self) -> Vec<TransactionFact> {
+        let mut facts = self.lasting.incarnation().map(|i| i.committers.transactions()).unwrap_or_default();
+        facts.extend(self.lasting.leftovers.facts());
+        facts
+    }
+
+    /// Commits or rolls back a prepared transaction in a sink's target.
+    pub async fn finish_transaction(&self, transaction: &str, commit: bool) -> Result<(), JobError> {
+        let (catalog, facts) = (self.catalog(), self.transaction_facts());
+        self.lasting.leftovers.finish(&catalog, &facts, transaction, commit).await
     }
 
     /// Restarts the dataflow from its last checkpoint.

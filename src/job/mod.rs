@@ -4,7 +4,7 @@
 //! operators of their nodes, [`assemble`] puts them into actors with channels; [`running`] changes
 //! the graph at barriers; [`create`] fills a new job; [`storing`] takes sealed epochs to disk;
 //! [`restart`] begins again from a checkpoint, as soon and as often as [`restart_policy`] says; [`memory`]
-//! keeps the budget.
+//! keeps the budget; [`committers`] deliver what sinks promised, and [`leftovers`] cleans up after dropped ones.
 //! **Invariants:** the graph changes only at barriers; an object is acknowledged only when a
 //! durable checkpoint holds its job, or its record says that it is still filling; the catalog's log
 //! wins over the manifest.
@@ -19,6 +19,7 @@ mod create;
 mod edges;
 pub mod graph;
 mod incarnation;
+mod leftovers;
 mod memory;
 mod pause;
 mod restart;

@@ -244,9 +244,9 @@ fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
     open_sink_logs(lasting, &handles)?;
     let committers = Arc::new(Committers::new(
-        lasting.data_dir.database().to_string(),
-        lasting.data_dir.generation(),
-        lasting.sink_logs.clone(),
+        (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
+        lasting.epochs.lock().last,
+        (lasting.sink_logs.clone(), lasting.leftovers.clone()),
         coordinator.clone(),
         (restored, handles.clone()),
         super::pause::LogLimit::of(lasting),

@@ -232,6 +232,7 @@ impl EpochStore for Store {
         let applied = futures::executor::block_on(self.apply.submit(sealed));
         match contents {
             Some(contents) => {
+                self.committers.sealed(&contents);
                 // If the thread is gone the dataflow is ending.
                 let _ = self.making.as_ref().map(|making| making.send(Making { contents, applied }));
             }

@@ -64,6 +64,15 @@ impl SinkLogs {
         Ok(log)
     }
 
+    /// The sinks that have a directory.
+    pub fn all(&self) -> std::io::Result<Vec<ObjectId>> {
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            all.extend(entry?.file_name().to_str().and_then(|name| name.parse().ok()).map(ObjectId));
+        }
+        Ok(all)
+    }
+
     /// Closes all logs: the next incarnation opens them anew.
     pub fn close(&self) {
         self.open.lock().clear();

@@ -52,7 +52,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use system::SystemInput;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::connector::ConnectorRole;
 use weir_catalog::system::facts::{DeliveryFact, RuntimeFacts, SessionFact, SourceFact};
 use weir_catalog::{CatalogSnapshot, ObjectId};
 use weir_sql::binder::BindContext;
@@ -171,7 +170,6 @@ impl ServeContext {
 
     /// What is running now.
     pub fn facts(&self) -> RuntimeFacts {
-        let sinks = self.binding.connectors().specs.iter().filter(|s| s.role == ConnectorRole::Sink);
         RuntimeFacts {
             now_us: self.db.now_us(),
             checkpoint_interval_us: self.db.checkpoint_interval().as_micros() as i64,
@@ -183,7 +181,8 @@ impl ServeContext {
             expression_errors: self.db.expression_errors(),
             sources: self.source_facts(),
             deliveries: self.delivery_facts(),
-            sink_connectors: sinks.map(|s| (s.name.to_owned(), s.delivery)).collect(),
+            transactions: self.db.transaction_facts(),
+            connectors: self.binding.connectors().specs.to_vec(),
         }
     }
 
@@ -207,6 +206,7 @@ impl ServeContext {
                 committed_epoch: status.committed.map(|epoch| epoch.0),
                 error: status.error,
                 state: status.state,
+                degraded: status.degraded,
             })
             .collect()
     }

@@ -48,8 +48,8 @@ impl Session {
         let db = self.db().clone();
         let (tag, notices) = match bound {
             Bound::Create(create) => {
-                let (tag, notices) = (create.tag.clone(), create.notices.clone());
-                self.limits.run(db.check(&create)).await?;
+                let (tag, mut notices) = (create.tag.clone(), create.notices.clone());
+                notices.extend(self.limits.run(db.check(&create)).await?);
                 let replaces = create.object.state == ObjectState::Filling;
                 if create.plan.is_some() && self.is_background() {
                     self.create_in_background(create).await?;
@@ -85,14 +85,31 @@ impl Session {
         Ok(Outcome::Done(tag))
     }
 
+    /// COMMIT PREPARED, ROLLBACK PREPARED: of a sink's transaction, in its target.
+    pub(super) async fn finish_prepared(
+        &mut self,
+        transaction: &str,
+        commit: bool,
+    ) -> Result<Outcome, SessionError> {
+        let tag = if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
+        if self.transaction.is_explicit() {
+            let message = format!("{tag} cannot run inside a transaction block");
+            return Err(SessionError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        self.end_implicit().await?;
+        let db = self.db().clone();
+        self.limits.run(db.finish_transaction(transaction, commit)).await?;
+        Ok(Outcome::Done(tag.to_owned()))
+    }
+
     /// ALTER SINK … RESUME.
     pub(super) fn resume_sink(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
         let context = self.bind_context(Vec::new());
-        let Bound::Session(Statement::ResumeSink(name)) = bind(parsed, &context)? else {
+        let Bound::Session(Statement::ResumeSink { name, at_least_once }) = bind(parsed, &context)? else {
             return Err(super::rows::internal("ALTER SINK was bound to something else"));
         };
         if let Some(sink) = context.catalog.get(&name) {
-            self.db().resume_sink(sink)?;
+            self.db().resume_sink(sink, at_least_once)?;
         }
         Ok(Outcome::Done("ALTER SINK".to_owned()))
     }

@@ -158,7 +158,10 @@ impl Session {
             Statement::Checkpoint => self.checkpoint().await,
             Statement::Wait => self.wait().await,
             Statement::Recover => self.recover().await,
-            Statement::ResumeSink(_) => self.resume_sink(parsed),
+            Statement::ResumeSink { .. } => self.resume_sink(parsed),
+            Statement::FinishPrepared { transaction, commit } => {
+                self.finish_prepared(transaction, *commit).await
+            }
             _ => self.ddl(parsed).await,
         }
     }

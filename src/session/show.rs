@@ -6,6 +6,7 @@ use crate::config::find;
 use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 use weir_catalog::relation::RowKey;
+use weir_catalog::system::delivery::Party;
 use weir_catalog::system::facts::{CheckpointFact, JobFact};
 use weir_catalog::{CatalogSnapshot, Object, ObjectBody, ObjectKind, ObjectName, SqlState};
 use weir_sql::parser::statement::ShowTarget;
@@ -29,6 +30,7 @@ pub fn show_schema(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Checkpoints => {
             &["Epoch", "Triggered At", "Status", "Duration", "Total Bytes", "New Bytes", "Reason"]
         }
+        ShowTarget::ExactlyOnce => &["Role", "Name", "Connector", "Contract", "Exactly Once", "Reason"],
         ShowTarget::Columns(_) => &["Name", "Type", "Nullable", "Key", "Default"],
         ShowTarget::Create(..) => &["Name", "Create Sql"],
         ShowTarget::All => &["name", "setting", "description"],
@@ -60,6 +62,11 @@ impl Session {
             ShowTarget::Jobs => self.db().job_facts().iter().map(|job| job_row(&catalog, job)).collect(),
             ShowTarget::Checkpoints => {
                 self.db().checkpoint_facts().iter().rev().map(checkpoint_row).collect()
+            }
+            ShowTarget::ExactlyOnce => {
+                let parties =
+                    weir_catalog::system::delivery::parties(&catalog, &self.manager.serve().facts());
+                parties.into_iter().map(party_row).collect()
             }
             ShowTarget::Columns(name) => column_rows(self.find_object(&catalog, name)?.as_ref()),
             ShowTarget::Create(kind, name) => {
@@ -137,6 +144,17 @@ fn job_row(catalog: &CatalogSnapshot, job: &JobFact) -> Row {
         Some(job.status.clone()),
         progress,
         Some(job.actors.to_string()),
+    ]
+}
+
+fn party_row(party: Party) -> Row {
+    vec![
+        Some(party.role.to_owned()),
+        party.object.map(|object| object.name.to_string()),
+        party.connector,
+        Some(party.contract.to_owned()),
+        Some(if party.exactly_once { "yes" } else { "no" }.to_owned()),
+        Some(party.reason),
     ]
 }
 

@@ -280,6 +280,8 @@ pub async fn wait_for(client: &Client, sql: &str, expected: &str) {
 /// A real PostgreSQL in a temporary directory.
 pub struct Postgres {
     dir: TempDir,
+    /// How many transactions it can prepare.
+    prepares: usize,
     process: Child,
     port: u16,
 }
@@ -313,6 +315,11 @@ fn as_postgres(program: &Path) -> Command {
 impl Postgres {
     /// A server with an empty database `postgres`, answering.
     pub async fn start() -> Postgres {
+        Postgres::with_prepared(20).await
+    }
+
+    /// The same, which can prepare so many transactions.
+    pub async fn with_prepared(prepares: usize) -> Postgres {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let _ = Command::new("chown").arg("postgres").arg(dir.path()).status();
         let data = dir.path().join("data");
@@ -323,16 +330,17 @@ impl Postgres {
             .expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         let port = free_port();
-        let process = Self::spawn(&dir, port);
-        let mut postgres = Postgres { dir, process, port };
+        let process = Self::spawn(&dir, port, prepares);
+        let mut postgres = Postgres { dir, prepares, process, port };
         postgres.wait_ready().await;
         postgres
     }
 
-    fn spawn(dir: &TempDir, port: u16) -> Child {
+    fn spawn(dir: &TempDir, port: u16, prepares: usize) -> Child {
         as_postgres(&postgres_bin().join("postgres"))
             .arg("-D")
             .arg(dir.path().join("data"))
+            .args(["-c", &format!("max_prepared_transactions={prepares}")])
             .args(["-p", &port.to_string(), "-h", "127.0.0.1", "-c", "fsync=off", "-c", "timezone=UTC", "-k"])
             .arg(dir.path())
             .stdin(Stdio::null())
@@ -348,7 +356,7 @@ impl Postgres {
             assert!(Instant::now() < deadline, "PostgreSQL does not answer");
             // After a kill it ends at once as long as processes of the one before are there.
             if self.process.try_wait().is_ok_and(|ended| ended.is_some()) {
-                self.process = Self::spawn(&self.dir, self.port);
+                self.process = Self::spawn(&self.dir, self.port, self.prepares);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -381,7 +389,7 @@ impl Postgres {
     pub async fn restart(&mut self) {
         self.kill();
         let _ = std::fs::remove_file(self.dir.path().join("data/postmaster.pid"));
-        self.process = Self::spawn(&self.dir, self.port);
+        self.process = Self::spawn(&self.dir, self.port, self.prepares);
         self.wait_ready().await;
     }
 }

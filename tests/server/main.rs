@@ -19,5 +19,6 @@ mod recovery;
 mod sinks;
 mod storage;
 mod transactions;
+mod two_phase;
 mod watermarks;
 mod wire;

@@ -27,7 +27,7 @@ struct Alert {
     rule: &'static str,
     object: Option<String>,
     message: String,
-    hint: &'static str,
+    hint: String,
 }
 
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
@@ -43,7 +43,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     degraded(facts)
         .into_iter()
         .chain(sinks(catalog, facts))
-        .chain(paused(catalog))
+        .chain(paused(catalog, facts))
         .chain(failing_checkpoints(facts))
         .chain(late_checkpoint(facts))
         .chain(slow_checkpoint(facts))
@@ -61,49 +61,55 @@ fn degraded(facts: &RuntimeFacts) -> Option<Alert> {
         rule: "dataflow degraded",
         object: None,
         message: facts.degraded.clone()?,
-        hint: DEGRADED_HINT,
+        hint: DEGRADED_HINT.to_owned(),
     })
 }
 
-fn sinks(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> impl Iterator<Item = Alert> {
-    facts.deliveries.iter().filter_map(|delivery| {
+fn sinks<'a>(catalog: &'a CatalogSnapshot, facts: &'a RuntimeFacts) -> impl Iterator<Item = Alert> + 'a {
+    facts.deliveries.iter().filter_map(move |delivery| {
+        let object = catalog.by_id(delivery.id);
         let (severity, rule, hint) = match delivery.state {
             DeliveryState::Running | DeliveryState::Retrying => (
                 "warning",
                 "sink cannot deliver",
-                "Its rows wait in its log; other jobs go on. It is tried again soon.",
+                "Its rows wait in its log; other jobs go on. It is tried again soon.".to_owned(),
             ),
             DeliveryState::Stopped => (
                 "critical",
                 "sink stopped",
                 "Its rows wait in its log; other jobs go on. Mend the target: within a minute it goes on by \
-                 itself, at once by ALTER SINK … RESUME.",
+                 itself, at once by ALTER SINK … RESUME."
+                    .to_owned(),
             ),
             DeliveryState::Failed => (
                 "critical",
                 "sink failed",
-                "Its rows wait in its log; other jobs go on. ALTER SINK … RESUME tries again; \
-                 ALTER SINK … REBUILD empties the target and delivers everything anew.",
+                format!(
+                    "Its rows wait in its log; other jobs go on. ALTER SINK … RESUME tries again. {}",
+                    object.map_or("", |object| super::sinks::anew(object, facts))
+                ),
             ),
         };
         Some(Alert {
             severity,
             rule,
-            object: catalog.by_id(delivery.id).map(|object| object.name.to_string()),
+            object: object.map(|object| object.name.to_string()),
             message: delivery.error.clone()?,
             hint,
         })
     })
 }
 
-fn paused(catalog: &CatalogSnapshot) -> impl Iterator<Item = Alert> {
-    catalog.objects().filter(|object| object.state == ObjectState::Paused).map(|object| Alert {
+fn paused<'a>(catalog: &'a CatalogSnapshot, facts: &'a RuntimeFacts) -> impl Iterator<Item = Alert> + 'a {
+    catalog.objects().filter(|object| object.state == ObjectState::Paused).map(move |object| Alert {
         severity: "critical",
         rule: "sink paused",
         object: Some(object.name.to_string()),
         message: super::sinks::FULL.to_owned(),
-        hint: "What was logged is still delivered. Other jobs go on. ALTER SINK … REBUILD empties the target and \
-               delivers everything anew.",
+        hint: format!(
+            "What was logged is still delivered. Other jobs go on. {}",
+            super::sinks::anew(object, facts)
+        ),
     })
 }
 
@@ -116,7 +122,7 @@ fn failing_checkpoints(facts: &RuntimeFacts) -> Option<Alert> {
         rule: "checkpoints fail",
         object: None,
         message: format!("{failures} checkpoints failed in a row: {reason}"),
-        hint: "Results go on; what was not durable is computed again after a crash.",
+        hint: "Results go on; what was not durable is computed again after a crash.".to_owned(),
     })
 }
 
@@ -129,7 +135,7 @@ fn late_checkpoint(facts: &RuntimeFacts) -> Option<Alert> {
         rule: "no checkpoint",
         object: None,
         message: format!("no checkpoint completed for {} s", age_us / 1_000_000),
-        hint: "See weir_catalog.checkpoints.",
+        hint: "See weir_catalog.checkpoints.".to_owned(),
     })
 }
 
@@ -145,7 +151,7 @@ fn slow_checkpoint(facts: &RuntimeFacts) -> Option<Alert> {
             "the last checkpoint took {} ms, more than a tenth of checkpoint.interval",
             took_us / 1000
         ),
-        hint: "Make checkpoint.interval longer, or the state smaller.",
+        hint: "Make checkpoint.interval longer, or the state smaller.".to_owned(),
     })
 }
 
@@ -204,6 +210,7 @@ mod tests {
             committed_epoch: None,
             error: Some("no route".to_owned()),
             state,
+            degraded: None,
         };
         let states = [DeliveryState::Retrying, DeliveryState::Stopped, DeliveryState::Failed];
         others.deliveries = states.map(delivery).into();

@@ -117,6 +117,61 @@ pub struct DeliveryFact {
     pub error: Option<String>,
     /// What it does.
     pub state: DeliveryState,
+    /// Why the target can't take each change exactly once, where it can't.
+    pub degraded: Option<String>,
+}
+
+/// A transaction in the target of a sink.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransactionFact {
+    /// The sink; it may be dropped already.
+    pub sink: ObjectId,
+    /// What the target calls it; `None` where it has no name.
+    pub name: Option<String>,
+    /// What has become of it.
+    pub state: TransactionState,
+    /// The generation of the server that began it.
+    pub generation: u64,
+    /// The epoch of the checkpoint that commits it.
+    pub epoch: u64,
+    /// The actor whose rows are in it; `None` where it holds those of all.
+    pub actor: Option<u32>,
+    /// Which chunk of the epoch it is, where it has several.
+    pub chunk: Option<u32>,
+    /// When it came to be so, microseconds since 1970.
+    pub changed_at_us: i64,
+    /// What is to be said of it.
+    pub note: Option<String>,
+}
+
+/// What has become of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionState {
+    /// Rows are being written.
+    Open,
+    /// It waits for its checkpoint.
+    Prepared,
+    /// Its rows are in the target.
+    Committed,
+    /// It was taken back: its rows are written again, or were never to be.
+    RolledBack,
+}
+
+impl TransactionState {
+    /// As catalogs spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransactionState::Open => "open",
+            TransactionState::Prepared => "prepared",
+            TransactionState::Committed => "committed",
+            TransactionState::RolledBack => "rolled back",
+        }
+    }
+
+    /// Whether nothing more becomes of it.
+    pub fn is_over(self) -> bool {
+        matches!(self, TransactionState::Committed | TransactionState::RolledBack)
+    }
 }
 
 /// What the delivery of a sink does.
@@ -168,6 +223,8 @@ pub struct RuntimeFacts {
     pub sources: Vec<SourceFact>,
     /// How each sink's delivery goes.
     pub deliveries: Vec<DeliveryFact>,
-    /// What each sink connector guarantees, by name.
-    pub sink_connectors: Vec<(String, crate::connector::Delivery)>,
+    /// What there is of the sinks' transactions.
+    pub transactions: Vec<TransactionFact>,
+    /// The connectors.
+    pub connectors: Vec<crate::connector::ConnectorSpec>,
 }

@@ -6,9 +6,11 @@
 pub mod alerts;
 pub mod checkpoints;
 pub mod ddl_progress;
+pub mod delivery;
 pub mod facts;
 pub mod jobs;
 pub mod relations;
+pub mod sink_transactions;
 pub mod sinks;
 pub mod sources;
 pub mod splits;
@@ -145,6 +147,8 @@ pub const TABLES: &[SystemTable] = &[
     splits::TABLE,
     sources::TABLE,
     sinks::TABLE,
+    delivery::TABLE,
+    sink_transactions::TABLE,
     alerts::TABLE,
 ];
 

@@ -1,7 +1,7 @@
 //! Sinks: what they deliver, where, and what they guarantee.
 
 use super::{ColumnType, Row, SystemTable, Value};
-use crate::connector::Delivery;
+use crate::connector::ConnectorRole;
 use crate::object::{Object, ObjectBody, ObjectState};
 use crate::sink::SinkType;
 use crate::snapshot::CatalogSnapshot;
@@ -26,8 +26,20 @@ pub const TABLE: SystemTable = SystemTable {
 };
 
 /// Why a sink is paused.
-pub(super) const FULL: &str = "its log reached sink.log_limit: the target gets everything up to then; \
-                    run ALTER SINK … REBUILD once the target takes what it is given";
+pub(super) const FULL: &str = "its log reached sink.log_limit: the target gets everything up to then";
+
+/// How a sink whose target misses something, or is ahead, gets everything again.
+pub(super) fn anew(object: &Object, facts: &RuntimeFacts) -> &'static str {
+    let ObjectBody::Sink(sink) = &object.body else { return "" };
+    match super::delivery::spec_of(&sink.connector, ConnectorRole::Sink, &facts.connectors) {
+        Some(spec) if spec.empties_target => {
+            "ALTER SINK … REBUILD empties the target and delivers everything anew."
+        }
+        _ => {
+            "DROP it and CREATE it again with a target of which nothing is there yet: it delivers everything anew."
+        }
+    }
+}
 
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     let sinks = catalog.objects().filter_map(|object| match &object.body {
@@ -41,11 +53,10 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 SinkType::Upsert => "upsert",
                 SinkType::Debezium => "debezium",
             };
-            let spec = facts.sink_connectors.iter().find(|(name, _)| *name == sink.connector);
-            let delivery = spec.map(|(_, delivery)| match delivery {
-                Delivery::ExactlyOnce => "exactly once",
-                Delivery::AtLeastOnce => "at least once",
-            });
+            let delivery = match super::delivery::degradations(object, catalog, facts).is_empty() {
+                true => "exactly once",
+                false => "at least once",
+            };
             let state = facts.deliveries.iter().find(|d| d.id == object.id);
             let status = status(object, facts);
             let key = match &sink.primary_key {

@@ -3,7 +3,9 @@
 use super::*;
 use crate::object::{Object, ObjectBody, ObjectState};
 use crate::relation::{MaterializedView, RowKey};
-use crate::system::facts::{CheckpointFact, CheckpointParts, JobFact, SplitFact};
+use crate::system::facts::{
+    CheckpointFact, CheckpointParts, JobFact, SplitFact, TransactionFact, TransactionState,
+};
 use crate::{CatalogChange, Column, ObjectName};
 
 fn catalog() -> CatalogSnapshot {
@@ -58,6 +60,17 @@ fn rows_are_as_wide_as_their_table() {
             reason: None,
         }],
         splits: vec![SplitFact { source: id, split: "0".into(), offset: "7".into() }],
+        transactions: vec![TransactionFact {
+            sink: id,
+            name: Some("weir:d:1:2:3:4".into()),
+            state: TransactionState::Prepared,
+            generation: 2,
+            epoch: 3,
+            actor: Some(4),
+            chunk: None,
+            changed_at_us: 1,
+            note: None,
+        }],
         ..RuntimeFacts::default()
     };
     for table in TABLES {
@@ -65,6 +78,8 @@ fn rows_are_as_wide_as_their_table() {
             assert_eq!(row.len(), table.columns.len(), "{}", table.name);
         }
     }
+    let transactions = (sink_transactions::TABLE.rows)(&catalog, &facts);
+    assert_eq!((&transactions[0][1], &transactions[0][3]), (&Value::from("v"), &Value::from("prepared")));
     let progress = (ddl_progress::TABLE.rows)(&catalog, &facts);
     assert_eq!(progress[0][5], Value::from("50.0%"));
     let relations = (relations::TABLE.rows)(&catalog, &facts);

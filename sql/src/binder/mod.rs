@@ -141,9 +141,10 @@ fn named(statement: &Statement, context: &BindContext) -> Result<Statement, SqlE
     };
     Ok(match statement {
         Statement::Describe(name) => Statement::Describe(resolved(name)?),
-        Statement::ResumeSink(name) => {
-            Statement::ResumeSink(object_of(ObjectKind::Sink, name, "ALTER", context)?.name.clone())
-        }
+        Statement::ResumeSink { name, at_least_once } => Statement::ResumeSink {
+            name: object_of(ObjectKind::Sink, name, "ALTER", context)?.name.clone(),
+            at_least_once: *at_least_once,
+        },
         Statement::Show(ShowTarget::Columns(name)) => Statement::Show(ShowTarget::Columns(resolved(name)?)),
         Statement::Show(ShowTarget::Create(kind, name)) => Statement::Show(ShowTarget::Create(
             *kind,

@@ -19,6 +19,7 @@ use weir_catalog::name::DEFAULT_SCHEMA;
 use weir_catalog::relation::{MaterializedView, RowKey, View};
 use weir_catalog::sink::{Sink, SinkType};
 use weir_catalog::source::Options;
+use weir_catalog::system::delivery::declared_degradations;
 use weir_catalog::{Column, Key, Object, ObjectBody, ObjectId, ObjectState, SqlState};
 
 pub(super) fn create_materialized_view(
@@ -94,7 +95,7 @@ pub(super) fn create_sink(sink: &CreateSink, context: &BindContext, text: &str) 
         );
     }
     let plan = sink_distribution(plan, primary_key.as_ref());
-    let body = ObjectBody::Sink(Sink {
+    let sink = Sink {
         columns,
         query: sink.query_text.clone(),
         inputs,
@@ -106,7 +107,11 @@ pub(super) fn create_sink(sink: &CreateSink, context: &BindContext, text: &str) 
         force_append_only: declared.force_append_only,
         snapshot: declared.snapshot,
         replaces: None,
-    });
+    };
+    for reason in declared_degradations(&sink, &context.catalog, &context.connectors) {
+        notices.push(format!("sink \"{}\" delivers at least once: {reason}", name.name));
+    }
+    let body = ObjectBody::Sink(sink);
     Ok(with_plan(created(name, body, ObjectState::Creating, TAG, text, context), plan, notices))
 }
 

@@ -85,8 +85,12 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Parse<Statement> {
     if kind == ObjectKind::Sink && (cursor.peek_word("RESUME") || cursor.peek_word("REBUILD")) {
         let resume = cursor.word("RESUME");
         let _ = resume || cursor.word("REBUILD");
+        let at_least_once = resume && cursor.words(&["AT", "LEAST", "ONCE"]);
         cursor.expect_end()?;
-        return Ok(if resume { Statement::ResumeSink(name) } else { Statement::RebuildSink(name) });
+        return Ok(match resume {
+            true => Statement::ResumeSink { name, at_least_once },
+            false => Statement::RebuildSink(name),
+        });
     }
     let upper = kind.to_string().to_uppercase();
     match cursor.upper() {

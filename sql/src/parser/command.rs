@@ -150,6 +150,9 @@ fn show_target(cursor: &mut Cursor<'_>) -> Parse<ShowTarget> {
     if cursor.words(&["MATERIALIZED", "VIEWS"]) {
         return Ok(ShowTarget::Objects(ObjectKind::MaterializedView));
     }
+    if cursor.words(&["EXACTLY", "ONCE"]) {
+        return Ok(ShowTarget::ExactlyOnce);
+    }
     if cursor.words(&["COLUMNS", "FROM"]) || cursor.words(&["COLUMNS", "IN"]) {
         return Ok(ShowTarget::Columns(cursor.object_name()?));
     }

@@ -53,8 +53,8 @@ pub enum Statement {
     Rename { kind: ObjectKind, name: ObjectName, to: String },
     /// ALTER kind name RENAME [COLUMN] column TO new.
     RenameColumn { kind: ObjectKind, name: ObjectName, column: String, to: String },
-    /// ALTER SINK name RESUME: what it failed of is mended.
-    ResumeSink(ObjectName),
+    /// ALTER SINK name RESUME [AT LEAST ONCE]: what it failed of is mended, or to be lived with.
+    ResumeSink { name: ObjectName, at_least_once: bool },
     /// ALTER SINK name REBUILD: its target is emptied, and gets everything anew.
     RebuildSink(ObjectName),
     /// ALTER DATABASE name SET setting = value (None: RESET).
@@ -100,6 +100,8 @@ pub enum Statement {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
+    /// COMMIT PREPARED transaction, ROLLBACK PREPARED transaction: of a sink, in its target.
+    FinishPrepared { transaction: String, commit: bool },
     /// PREPARE name [(types)] AS statement.
     /// The inner statement's offset counts from the outer one's text.
     Prepare { name: String, types: Vec<ast::DataType>, statement: Box<Parsed> },
@@ -215,6 +217,8 @@ pub enum ShowTarget {
     Jobs,
     /// SHOW CHECKPOINTS.
     Checkpoints,
+    /// SHOW EXACTLY ONCE.
+    ExactlyOnce,
     /// SHOW COLUMNS FROM name.
     Columns(ObjectName),
     /// SHOW CREATE kind name.

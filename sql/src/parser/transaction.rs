@@ -61,13 +61,16 @@ pub(crate) fn begin(cursor: &mut Cursor<'_>) -> Parse<Statement> {
 
 /// COMMIT, ROLLBACK and their synonyms, after the word.
 pub(crate) fn end_transaction(cursor: &mut Cursor<'_>, statement: Statement) -> Parse<Statement> {
+    if cursor.word("PREPARED") {
+        let transaction = cursor.parse_literal_string()?;
+        cursor.expect_end()?;
+        let commit = matches!(statement, Statement::Commit);
+        return Ok(Statement::FinishPrepared { transaction, commit });
+    }
     let _ = cursor.word("TRANSACTION") || cursor.word("WORK");
     if matches!(statement, Statement::Rollback) && cursor.word("TO") {
         let _ = cursor.word("SAVEPOINT");
         return Ok(Statement::RollbackTo(last_name(cursor)?));
-    }
-    if cursor.peek_word("PREPARED") {
-        return Err(SqlError::not_supported("two-phase commit").into());
     }
     if cursor.peek_word("AND") && !cursor.words(&["AND", "NO", "CHAIN"]) {
         return Err(SqlError::not_supported("AND CHAIN").into());

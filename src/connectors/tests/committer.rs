@@ -1,11 +1,13 @@
 //! The committer against a target that fails, is ahead, and dies between chunks.
 
 use super::*;
+use crate::connectors::sink::{Delivery, Marker, Partial, SinkError, SinkTarget};
 use crate::stream::ChangeBatch;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 
 const SINK: ObjectId = ObjectId(17_000);
 
@@ -20,10 +22,10 @@ struct Held {
     faults: VecDeque<u8>,
 }
 
-struct Target(Arc<Mutex<Held>>);
+struct Logged(Arc<Mutex<Held>>);
 
 #[async_trait]
-impl SinkTarget for Target {
+impl SinkTarget for Logged {
     async fn open(&mut self) -> Result<Option<Marker>, SinkError> {
         Ok(self.0.lock().marker)
     }
@@ -68,12 +70,15 @@ impl Bench {
             name: "k".into(),
             sink_type: SinkType::AppendOnly,
             key: Vec::new(),
+            database: "d".into(),
             generation: 1,
+            began: Epoch(restored),
             commit_every,
+            rebuilds: true,
         };
         let events = Arc::clone(&self.events);
         let hear: Events = Arc::new(move |event| events.lock().push(event));
-        let target = Box::new(Target(Arc::clone(&self.held)));
+        let target = Target::Logged(Box::new(Logged(Arc::clone(&self.held))));
         CommitterHandle::start(config, target, Arc::clone(&self.log), Epoch(restored), handles, hear)
     }
 
@@ -179,7 +184,25 @@ async fn a_target_that_is_ahead_is_refused_and_one_that_never_works_ends_it() {
     let Some(CommitterEvent::Failed { reason, .. }) = bench.events.lock().last().cloned() else {
         panic!("failed")
     };
+    assert!(reason.starts_with("55000: ") && reason.contains("REBUILD"), "{reason}");
     assert!(reason.contains("holds epoch 9") && reason.contains("of epoch 7"), "{reason}");
+    // Neither does it go on with a newer checkpoint, as after a restart.
+    committer.stop().await;
+    let handles = bench.epoch(8);
+    let committer = bench.start(12, handles, 1);
+    assert!(!committer.drain(PATIENCE).await);
+    // Resumed as it is, it fails again; who can live with it says so.
+    committer.resume(false);
+    while bench.events.lock().iter().filter(|e| matches!(e, CommitterEvent::Failed { .. })).count() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    committer.resume(true);
+    let more = bench.epoch(13);
+    committer.durable(Epoch(13), more);
+    assert!(committer.drain(PATIENCE).await);
+    // Also what has a number that the target had already.
+    assert_eq!(bench.numbers(), [8, 13]);
+    committer.stop().await;
 
     *bench.held.lock() = Held { faults: [3].into(), ..Held::default() };
     let handles = bench.epoch(8);
@@ -190,7 +213,7 @@ async fn a_target_that_is_ahead_is_refused_and_one_that_never_works_ends_it() {
     // Who mends it says so: what came meanwhile is delivered too.
     let more = bench.epoch(9);
     committer.durable(Epoch(9), more);
-    committer.resume();
+    committer.resume(false);
     while bench.last_committed() != Some(Epoch(9)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -209,7 +232,7 @@ async fn what_a_target_refuses_stops_its_sink_until_it_is_mended() {
     assert!(!committer.drain(PATIENCE).await, "a shutdown does not wait for it");
     let stopped = CommitterEvent::Stopped { sink: SINK, reason: "23505: row 7".into() };
     assert_eq!(bench.events.lock().last(), Some(&stopped));
-    committer.resume();
+    committer.resume(false);
     // After the second refusal it goes on by itself; nothing is lost or delivered twice.
     while bench.last_committed() != Some(Epoch(3)) {
         tokio::time::sleep(Duration::from_millis(5)).await;

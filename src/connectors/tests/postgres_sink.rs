@@ -1,119 +1,14 @@
 //! The PostgreSQL sink against a real server, if one is installed: values, upsert, fencing, kills.
 
 use super::*;
-use crate::stream::ChangeBatch;
+use crate::connectors::postgres_server::Server;
 use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use weir_catalog::source::FormatSpec;
-use weir_catalog::{Column, ObjectId};
-
-/// A PostgreSQL server of one test.
-struct Server {
-    dir: tempfile::TempDir,
-    process: Child,
-    port: u16,
-}
-
-impl Server {
-    /// `None` where PostgreSQL is not installed.
-    async fn start() -> Option<Self> {
-        let bin = glob::glob("/usr/lib/postgresql/*/bin").unwrap().filter_map(Result::ok).last()?;
-        let dir = tempfile::tempdir().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let data = dir.path().join("data");
-        // PostgreSQL refuses to run as root. SAFETY: a plain system call.
-        let root = unsafe { libc::geteuid() } == 0;
-        let command = |program: &str| {
-            let program = bin.join(program);
-            let mut command = if root { Command::new("setpriv") } else { Command::new(&program) };
-            if root {
-                command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(&program);
-            }
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-            command
-        };
-        if root {
-            Command::new("chown").arg("postgres").arg(dir.path()).status().unwrap();
-        }
-        let made = command("initdb")
-            .args(["-U", "u", "-A", "trust", "--no-sync", "-D"])
-            .arg(&data)
-            .status()
-            .unwrap();
-        assert!(made.success(), "initdb");
-        let process = command("postgres")
-            .arg("-D")
-            .arg(&data)
-            .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"])
-            .arg(dir.path())
-            .spawn()
-            .unwrap();
-        let server = Self { dir, process, port };
-        for _ in 0..200 {
-            if server.try_client().await.is_ok() {
-                return Some(server);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("postgres does not start in {:?}", PathBuf::from(server.dir.path()));
-    }
-
-    async fn try_client(&self) -> Result<Client, tokio_postgres::Error> {
-        let text = format!("host=127.0.0.1 port={} user=u dbname=postgres", self.port);
-        let (client, connection) = tokio_postgres::connect(&text, NoTls).await?;
-        tokio::spawn(connection);
-        Ok(client)
-    }
-
-    async fn rows(&self, query: &str) -> Vec<String> {
-        let client = self.try_client().await.unwrap();
-        client.query(query, &[]).await.unwrap().iter().map(|r| r.get::<_, String>(0)).collect()
-    }
-
-    async fn run(&self, statements: &str) {
-        self.try_client().await.unwrap().batch_execute(statements).await.unwrap();
-    }
-
-    /// Columns are `name` or `name type`; bigint otherwise.
-    fn sink(&self, columns: &[&str], sink_type: SinkType, table: &str) -> Sink {
-        let column = |column: &&str| Column {
-            name: column.split_once(' ').map_or(*column, |(name, _)| name).into(),
-            data_type: arrow::datatypes::DataType::Int64,
-            sql_type: column.split_once(' ').map_or("bigint", |(_, sql_type)| sql_type).into(),
-            nullable: true,
-            default: None,
-        };
-        let url = format!("jdbc:postgresql://127.0.0.1:{}/postgres?user=u", self.port);
-        Sink {
-            columns: columns.iter().map(column).collect(),
-            query: String::new(),
-            inputs: Vec::new(),
-            connector: NAME.into(),
-            options: [("jdbc.url".to_owned(), url), ("table.name".to_owned(), table.to_owned())].into(),
-            format: FormatSpec { encode: "NATIVE".into(), ..FormatSpec::default() },
-            sink_type,
-            primary_key: (sink_type == SinkType::Upsert).then(|| vec![0]),
-            force_append_only: false,
-            snapshot: true,
-            replaces: None,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let pid = self.process.id() as i32;
-        // SAFETY: a plain system call on a process that we started.
-        unsafe { libc::kill(pid, libc::SIGINT) };
-        let _ = self.process.wait();
-    }
-}
+use weir_catalog::sink::SinkType;
 
 fn target(sink: &Sink, generation: u64) -> PostgresTarget {
-    PostgresTarget::open(sink, &SinkContext { database: "d", id: ObjectId(16_400), name: "k", generation })
-        .unwrap()
+    let context = SinkContext { database: "d", id: ObjectId(16_400), name: "k", generation };
+    PostgresTarget::new(Declared::read(sink, &context).unwrap(), None)
 }
 
 fn marker(generation: u64, epoch: u64) -> Marker {
@@ -279,20 +174,4 @@ async fn what_a_row_breaks_is_said(server: &Server) {
     let said = refused(SinkType::AppendOnly, &[(3, 2, 1), (3, 3, 1)]).await;
     assert!(said.starts_with("23505: ") && said.contains("Key (k)=(3) already exists"), "{said}");
     assert_eq!(server.rows("SELECT k::text FROM strict").await, [""; 0]);
-}
-
-#[test]
-fn options_are_checked() {
-    let base = |options: &[(&str, &str)]| -> Result<(), ConnectorError> {
-        let options = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        options::read::<PostgresOptions>(NAME, &options)?.config().map(drop)
-    };
-    let message = |options: &[(&str, &str)]| base(options).unwrap_err().to_string();
-    assert_eq!(message(&[("hostname", "h")]), "connector \"postgres\" needs option \"table.name\"");
-    assert_eq!(message(&[("table.name", "t")]), "connector \"postgres\" needs option \"hostname\"");
-    assert!(message(&[("table.name", "t"), ("jdbc.url", "jdbc:oracle:x")]).contains("option \"jdbc.url\""));
-    assert_eq!(
-        base(&[("table.name", "t"), ("hostname", "h"), ("port", "1"), ("user", "u"), ("password", "p")]),
-        Ok(())
-    );
 }

@@ -235,7 +235,18 @@ fn sinks_know_what_their_rows_mean() {
         &mut db,
         "create sink k from c with (connector = 'blackhole', type = 'append-only', force_append_only = true)",
     );
-    assert_eq!(notices, 1);
+    // That retractions are dropped, and that the connector delivers at least once.
+    assert_eq!(notices, 2);
+    db.run(
+        "create source pipe (a int) with (connector = 'file', path = '/x') format plain encode json;
+         create materialized view counted as select count(*) as n, max(a) as a from pipe; select 1",
+    );
+    let to_files =
+        "with (connector = 'file', path = '/x', type = 'upsert', primary_key = 'n') format plain encode json";
+    let notices = db.create(&format!("create sink k from counted {to_files}")).notices;
+    let expected = "sink \"k\" delivers at least once: source \"pipe\" can't be read again: pipes flow once";
+    assert_eq!(notices, [expected]);
+    assert_eq!(db.create(&format!("create sink k from c {to_files}")).notices, [""; 0]);
     refused(
         &mut db,
         &[

@@ -3,7 +3,7 @@
 use super::*;
 use crate::parser::parse;
 use arrow::datatypes::SchemaRef;
-use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Delivery, OptionSpec};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract, OptionSpec};
 use weir_catalog::{CatalogChange, Column};
 
 struct Nothing;
@@ -27,7 +27,8 @@ const CONNECTORS: [ConnectorSpec; 4] = [
             OptionSpec { name: "events", ..OPTION },
         ],
         encodings: &[],
-        delivery: Delivery::ExactlyOnce,
+        contract: Contract::Replayable,
+        why: "",
         empties_target: false,
     },
     ConnectorSpec {
@@ -38,7 +39,8 @@ const CONNECTORS: [ConnectorSpec; 4] = [
             OptionSpec { name: "s3.*", ..OPTION },
         ],
         encodings: &["JSON", "CSV"],
-        delivery: Delivery::ExactlyOnce,
+        contract: Contract::NotReplayable,
+        why: "pipes flow once",
         empties_target: false,
     },
     ConnectorSpec {
@@ -46,7 +48,8 @@ const CONNECTORS: [ConnectorSpec; 4] = [
         role: ConnectorRole::Sink,
         options: &[OptionSpec { name: "path", required: true, help: "A directory." }],
         encodings: &["JSON", "PARQUET"],
-        delivery: Delivery::ExactlyOnce,
+        contract: Contract::Transactional,
+        why: "",
         empties_target: false,
     },
     ConnectorSpec {
@@ -54,7 +57,8 @@ const CONNECTORS: [ConnectorSpec; 4] = [
         role: ConnectorRole::Sink,
         options: &[],
         encodings: &[],
-        delivery: Delivery::ExactlyOnce,
+        contract: Contract::AtLeastOnce,
+        why: "nothing is kept",
         empties_target: false,
     },
 ];

@@ -1,0 +1,177 @@
+//! What dropped sinks leave in their targets: prepared transactions, which hold locks there until
+//! somebody rolls them back.
+//!
+//! ```text
+//!   sinks/<id>/target.json    a sink that prepares: how its target is reached
+//!   DROP SINK ── catalog log ── committer ends ── everything is rolled back ── sinks/<id> removed
+//!                  │ crash                             │ the target is down: tried again
+//!                  └────── at the next start: a directory whose sink the catalog does not have ──┘
+//! ```
+
+use super::manager::JobError;
+use super::tail::SinkLogs;
+use crate::connectors::registry::{self, SinkContext};
+use crate::connectors::retry::Backoff;
+use crate::connectors::sink::Target;
+use crate::connectors::transaction::TransactionName;
+use crate::dataflow::worker::clock_us;
+use crate::state::data_dir::DataDir;
+use crate::state::durable::write_atomically;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use weir_catalog::sink::Sink;
+use weir_catalog::system::facts::{TransactionFact, TransactionState};
+use weir_catalog::{CatalogSnapshot, ObjectBody, ObjectId, SqlState};
+
+const FILE_NAME: &str = "target.json";
+
+#[derive(Serialize, Deserialize)]
+struct KeptSink {
+    name: String,
+    sink: Sink,
+}
+
+/// Keeps how the target of a sink is reached, in the directory of its log.
+pub(super) fn keep(dir: &Path, name: &str, sink: &Sink) -> io::Result<()> {
+    let kept = KeptSink { name: name.to_owned(), sink: sink.clone() };
+    write_atomically(&dir.join(FILE_NAME), &serde_json::to_vec(&kept)?, "sink_target")
+}
+
+fn kept(dir: &Path) -> io::Result<Option<KeptSink>> {
+    match std::fs::read(dir.join(FILE_NAME)) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Cleans up after dropped sinks.
+pub struct Leftovers {
+    data_dir: Arc<DataDir>,
+    logs: Arc<SinkLogs>,
+
+    /// Dropped sinks that are not cleaned up yet, and why not.
+    waiting: Mutex<BTreeMap<ObjectId, Option<String>>>,
+}
+
+impl Leftovers {
+    /// Of the database in `data_dir`.
+    pub fn new(data_dir: Arc<DataDir>, logs: Arc<SinkLogs>) -> Self {
+        Self { data_dir, logs, waiting: Mutex::default() }
+    }
+
+    /// Cleans up after sinks that were dropped before, in the background.
+    pub fn clean_all(self: &Arc<Self>, catalog: &CatalogSnapshot) -> io::Result<()> {
+        for sink in self.logs.all()? {
+            if catalog.by_id(sink).is_none() {
+                tokio::spawn(Self::clean(Arc::downgrade(self), sink));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cleans up after a dropped sink, however long its target is down; while the server runs.
+    pub async fn clean(leftovers: Weak<Self>, sink: ObjectId) {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), u64::from(sink.0));
+        while let Some(leftovers) = leftovers.upgrade() {
+            leftovers.waiting.lock().entry(sink).or_default();
+            match leftovers.try_clean(sink).await {
+                Ok(()) => {
+                    leftovers.waiting.lock().remove(&sink);
+                    return;
+                }
+                Err(reason) => {
+                    tracing::warn!(%sink, reason, "could not clean up after a dropped sink");
+                    leftovers.waiting.lock().insert(sink, Some(reason));
+                }
+            }
+            drop(leftovers);
+            tokio::time::sleep(backoff.wait()).await;
+        }
+    }
+
+    async fn try_clean(&self, sink: ObjectId) -> Result<(), String> {
+        if let Some(kept) = kept(&self.logs.dir(sink)).map_err(|e| e.to_string())?
+            && let Target::Prepared(mut target) = self.open(sink, &kept)?
+        {
+            for name in target.forget().await.map_err(|e| e.to_string())? {
+                tracing::info!(transaction = %name, "a dropped sink's transaction is rolled back");
+            }
+        }
+        self.logs.remove(sink);
+        Ok(())
+    }
+
+    fn open(&self, sink: ObjectId, kept: &KeptSink) -> Result<Target, String> {
+        let context = SinkContext {
+            database: &self.data_dir.database().to_string(),
+            id: sink,
+            name: &kept.name,
+            generation: self.data_dir.generation(),
+        };
+        registry::open_sink_target(&kept.sink, &context).map_err(|e| e.to_string())
+    }
+
+    /// Commits or rolls back a transaction in the target of its sink, dropped or not. `facts` are what
+    /// the committers say of theirs.
+    pub async fn finish(
+        &self,
+        catalog: &CatalogSnapshot,
+        facts: &[TransactionFact],
+        transaction: &str,
+        commit: bool,
+    ) -> Result<(), JobError> {
+        let missing = || {
+            let message = format!("prepared transaction with identifier \"{transaction}\" does not exist");
+            let mut error = JobError::new(SqlState::UNDEFINED_OBJECT, message);
+            error.hint = Some("See weir_catalog.sink_transactions.".to_owned());
+            error
+        };
+        let name: TransactionName = transaction.parse().map_err(|()| missing())?;
+        if name.database != self.data_dir.database().to_string() {
+            return Err(missing());
+        }
+        let fact = facts.iter().find(|fact| fact.name.as_deref() == Some(transaction));
+        if commit && fact.is_some_and(|fact| fact.state == TransactionState::Prepared) {
+            let message = format!("transaction \"{transaction}\" waits for its checkpoint");
+            let mut error = JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            error.hint =
+                Some("It is committed as soon as the checkpoint is durable; run CHECKPOINT.".to_owned());
+            return Err(error);
+        }
+        let kept = match catalog.by_id(name.sink).map(|object| (&object.name.name, &object.body)) {
+            Some((sink_name, ObjectBody::Sink(sink))) => {
+                Some(KeptSink { name: sink_name.clone(), sink: sink.clone() })
+            }
+            _ => kept(&self.logs.dir(name.sink)).map_err(|e| JobError::io("read the sink's target", &e))?,
+        };
+        let target = self.open(name.sink, &kept.ok_or_else(missing)?).map_err(JobError::internal)?;
+        let Target::Prepared(mut target) = target else { return Err(missing()) };
+        target.finish_for_client(&name, commit).await.map_err(JobError::from_client)
+    }
+
+    /// Dropped sinks that are not cleaned up yet.
+    pub fn facts(&self) -> Vec<TransactionFact> {
+        let waiting = self.waiting.lock();
+        let fact = |(sink, reason): (&ObjectId, &Option<String>)| TransactionFact {
+            sink: *sink,
+            name: None,
+            state: TransactionState::Prepared,
+            generation: self.data_dir.generation(),
+            epoch: 0,
+            actor: None,
+            chunk: None,
+            changed_at_us: clock_us(),
+            note: Some(match reason {
+                Some(reason) => format!("the sink is dropped; what it left is not rolled back yet: {reason}"),
+                None => "the sink is dropped; what it left is being rolled back".to_owned(),
+            }),
+        };
+        waiting.iter().map(fact).collect()
+    }
+}
