@@ -37,6 +37,9 @@ pub enum ServerError {
     /// As the job manager says: the data directory is in use, or damaged.
     #[error("{0}")]
     Database(#[from] JobError),
+    /// The user's or external, as it says.
+    #[error("{0}")]
+    Drill(#[from] crate::drill::DrillError),
     /// External.
     #[error("{0}")]
     Io(#[from] std::io::Error),

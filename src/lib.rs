@@ -14,6 +14,7 @@ pub mod connectors;
 pub mod dataflow;
 pub mod descriptors;
 pub mod dml;
+pub mod drill;
 pub mod error;
 pub mod failpoint;
 pub mod formats;

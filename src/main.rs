@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir::config::Config;
 use weir::connectors::nexmark_files::NexmarkFiles;
+use weir::drill::{DrillConfig, DrillError};
 use weir::error::ServerError;
 use weir::server::{RunningServer, Server};
 use weir::threads::ThreadKind;
@@ -31,9 +32,47 @@ enum What {
     Serve(ServeArguments),
     /// Writes the events of the auction benchmark as files, for benches.
     NexmarkFiles(NexmarkArguments),
+    /// Runs a pipeline, kills its server over and over, and reconciles its sinks with its sources.
+    Drill(DrillArguments),
     /// Measures the state store: put, get, scan, seal, checkpoint, restore.
     #[command(hide = true)]
     BenchState(BenchStateArguments),
+}
+
+#[derive(Args)]
+struct DrillArguments {
+    /// How often the server is killed.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    kills: usize,
+    /// Which kills they are; drawn, and printed, if none is given.
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// A pipeline of your own: a file of SQL whose sources come to an end and whose sinks are files or
+    /// tables of PostgreSQL, empty at the start.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["postgres", "events", "rate"])]
+    sql: Option<PathBuf>,
+    /// A PostgreSQL for the sinks of the drill's own pipeline, which makes and drops a schema there.
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
+    /// How those sinks commit: progress or two_phase.
+    #[arg(long, value_name = "MODE", default_value = "progress", value_parser = ["progress", "two_phase"])]
+    commit_mode: String,
+    /// Events of the drill's own pipeline; by default enough for the kills.
+    #[arg(long, value_name = "N")]
+    events: Option<u64>,
+    /// Its events a second.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    rate: u64,
+    /// Workers that run the dataflow.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    parallelism: usize,
+    /// Where to work; it must not exist. By default below the system's temporary directory. It is removed
+    /// when everything reconciles.
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: Option<PathBuf>,
+    /// A file for the report as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -96,6 +135,7 @@ fn main() -> ExitCode {
     let outcome = match command.what {
         Some(What::Serve(arguments)) => run(arguments),
         Some(What::NexmarkFiles(arguments)) => write_nexmark_files(arguments),
+        Some(What::Drill(arguments)) => drill(arguments),
         Some(What::BenchState(arguments)) => bench_state(&arguments),
         None => run(command.serve),
     };
@@ -119,6 +159,37 @@ fn write_nexmark_files(arguments: NexmarkArguments) -> Result<(), ServerError> {
         println!("{rows:>12}  {}", path.display());
     }
     Ok(())
+}
+
+fn drill(arguments: DrillArguments) -> Result<(), ServerError> {
+    let seed = arguments.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let named = format!("weir-drill-{seed}-{}", std::process::id());
+    let dir = arguments.dir.unwrap_or_else(|| std::env::temp_dir().join(named));
+    std::fs::create_dir(&dir)?;
+    let config = DrillConfig {
+        binary: std::env::current_exe()?,
+        kills: arguments.kills,
+        seed,
+        sql: arguments.sql,
+        events: arguments.events,
+        rate: arguments.rate,
+        postgres: arguments.postgres,
+        two_phase: arguments.commit_mode == "two_phase",
+        parallelism: arguments.parallelism,
+        dir: std::fs::canonicalize(dir)?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let report = runtime.block_on(weir::drill::run(&config, &mut |line: &str| println!("{line}")))?;
+    println!("\n{}", report.table());
+    if let Some(file) = arguments.json {
+        std::fs::write(file, serde_json::to_vec_pretty(&report).map_err(std::io::Error::other)?)?;
+    }
+    match report.reconciles() {
+        true => Ok(std::fs::remove_dir_all(&config.dir)?),
+        false => {
+            Err(DrillError::Unfit(format!("it does not reconcile: see {}", config.dir.display())).into())
+        }
+    }
 }
 
 fn bench_state(arguments: &BenchStateArguments) -> Result<(), ServerError> {

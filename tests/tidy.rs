@@ -22,6 +22,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("serve", &["job", "connectors", "checkpoint", "dml", "state", "stream"]),
     ("session", &["serve", "job", "connectors", "formats", "dml", "checkpoint", "state", "stream"]),
     ("wire", &["session", "serve", "job", "stream"]),
+    ("drill", &["connectors", "formats"]),
 ];
 
 /// Leaves that any area may import.

@@ -5,6 +5,7 @@ mod backfill;
 mod cold;
 mod create_sink;
 mod degraded;
+mod drill;
 mod equivalence;
 mod exactly_once;
 mod harness;
