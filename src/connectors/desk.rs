@@ -256,12 +256,14 @@ impl Desk {
                 }
             };
             tokio::select! {
-                () = time => return Ok(()),
+                // Who resumes the sink and then asks to drain it is heard in this order.
+                biased;
                 () = self.resume.notify.notified() => {
                     self.backoff.reset();
                     self.refusals.reset();
                     return Ok(());
                 }
+                () = time => return Ok(()),
                 request = self.requests.recv() => match request {
                     Some(Request::Drain(done)) => drop(done),
                     Some(request) => self.hear(request),
