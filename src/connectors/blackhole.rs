@@ -1,12 +1,13 @@
-//! `connector = 'blackhole'`: accepts and discards, counting.
+//! `connector = 'blackhole'`: accepts and discards. Its sinks have no log ([`registry::discards`]), so that
+//! nothing is ever delivered but the passing of time.
+//!
+//! [`registry::discards`]: super::registry::discards
 
 use super::error::ConnectorError;
 use super::options;
-use super::registry::SinkContext;
 use super::sink::{Delivery, Marker, SinkError, SinkTarget};
 use async_trait::async_trait;
 use serde::Deserialize;
-use tracing::debug;
 use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract};
 use weir_catalog::sink::Sink;
 
@@ -25,24 +26,17 @@ pub const SPEC: ConnectorSpec = ConnectorSpec {
 #[serde(deny_unknown_fields)]
 struct BlackholeOptions {}
 
-/// Forgets everything but how much it was.
-#[derive(Debug)]
+/// Forgets everything but how far it came.
+#[derive(Debug, Default)]
 pub struct Blackhole {
-    name: String,
     marker: Option<Marker>,
-    rows: u64,
 }
 
 impl Blackhole {
     /// From a declaration.
-    pub fn open(sink: &Sink, context: &SinkContext<'_>) -> Result<Self, ConnectorError> {
+    pub fn open(sink: &Sink) -> Result<Self, ConnectorError> {
         options::read::<BlackholeOptions>(SPEC.name, &sink.options)?;
-        Ok(Self { name: context.name.to_owned(), marker: None, rows: 0 })
-    }
-
-    /// Rows discarded so far.
-    pub fn rows(&self) -> u64 {
-        self.rows
+        Ok(Self::default())
     }
 }
 
@@ -53,9 +47,7 @@ impl SinkTarget for Blackhole {
     }
 
     async fn deliver(&mut self, delivery: Delivery) -> Result<(), SinkError> {
-        self.rows += delivery.batches.iter().map(|b| b.num_rows() as u64).sum::<u64>();
         self.marker = Some(delivery.marker);
-        debug!(sink = %self.name, epoch = %delivery.marker.epoch, rows = self.rows, "discarded");
         Ok(())
     }
 }

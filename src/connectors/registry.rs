@@ -24,7 +24,7 @@ const SOURCES: &[(ConnectorSpec, OpenSource, Option<KnownColumns>)] = &[
 const SINKS: &[(ConnectorSpec, OpenTarget)] = &[
     (files_sink::SPEC, |s, c| Ok(Target::Logged(Box::new(files_sink::FilesTarget::open(s, c)?)))),
     (postgres_options::SPEC, postgres_sink::open),
-    (blackhole::SPEC, |s, c| Ok(Target::Logged(Box::new(blackhole::Blackhole::open(s, c)?)))),
+    (blackhole::SPEC, |s, _| Ok(Target::Logged(Box::new(blackhole::Blackhole::open(s)?)))),
 ];
 
 /// What a target may know of where it is opened.

@@ -19,7 +19,7 @@ use crate::dataflow::fill::Keyed;
 use crate::dataflow::operator::OperatorError;
 use crate::state::StateError;
 use crate::state::key::KeyCodec;
-use crate::state::packed::{self, Grouped, first_number};
+use crate::state::packed::{self, Grouped};
 use crate::state::store::WriteOp;
 use crate::state::value::ValueCodec;
 use crate::state::writes::RunWriter;
@@ -132,7 +132,6 @@ impl DistinctTable {
         sealed: &mut Sealed,
     ) -> Result<(), OperatorError> {
         if self.packed.is_some() {
-            let number = first_number(epoch, changed.groups.len())?;
             let (numbers, key_of) = numbered(&changed.groups, groups.slots());
             let passed = changed.counts.into_iter().map(|counts| {
                 Arc::new(counts.into_iter().map(|count| Some(count > 0)).collect::<BooleanArray>())
@@ -145,8 +144,7 @@ impl DistinctTable {
                 key_of,
                 columns: std::iter::once(changed.values).chain(passed).collect(),
             };
-            sealed.runs.packed_groups(self.table, rows, number);
-            return Ok(());
+            return Ok(sealed.runs.packed_groups(self.table, rows, epoch)?);
         }
         let keys = Keys::new(groups, &changed.groups, Some(changed.values))?;
         let (codec, values, counts) = (self.keys.clone(), self.counts.clone(), changed.counts);

@@ -15,7 +15,6 @@ use super::join_side::{JoinSide, SideSpec, pick, repeated};
 use super::row_arena::RowId;
 use crate::dataflow::operator::{OperatorError, Restored};
 use crate::state::key::KeyOrder;
-use crate::state::packed::first_number;
 use crate::state::table::TableLayout;
 use crate::state::writes::Writes;
 use crate::stream::builder::batch_of;
@@ -70,13 +69,11 @@ impl JoinSide {
             batches.retain(|batch| batch.num_rows() > 0);
         }
         if !batches.is_empty() {
-            let number = first_number(epoch, batches.iter().map(RecordBatch::num_rows).sum())?;
-            match is_packed(&self.spec) {
-                true => writes.packed(self.table.layout(), batches, number),
-                false => {
-                    let changes = batches.into_iter().map(|rows| Ok(ChangeBatch::insertions(rows)));
-                    writes.rows(self.table.layout(), changes);
-                }
+            if is_packed(&self.spec) {
+                writes.packed(self.table.layout(), batches, epoch)?;
+            } else {
+                let changes = batches.into_iter().map(|rows| Ok(ChangeBatch::insertions(rows)));
+                writes.rows(self.table.layout(), changes);
             }
         }
         while self.appended.front().is_some_and(|(interval, _)| interval + INTERVALS_KEPT <= current) {

@@ -66,7 +66,7 @@ pub struct Grouped {
 }
 
 /// The number of the first entry that a table gets in `epoch`, of no more than `rows`.
-pub fn first_number(epoch: Epoch, rows: usize) -> Result<i64, StateError> {
+fn first_number(epoch: Epoch, rows: usize) -> Result<i64, StateError> {
     let of_epoch = i64::try_from(epoch.0).ok().filter(|epoch| *epoch < 1 << (63 - NUMBER_BITS));
     match of_epoch {
         Some(epoch) if rows < 1 << NUMBER_BITS => Ok(epoch << NUMBER_BITS),
@@ -75,25 +75,32 @@ pub fn first_number(epoch: Epoch, rows: usize) -> Result<i64, StateError> {
 }
 
 impl Writes {
-    /// Adds `batches`, of the rows of a packed table without their entry's number; entries are numbered
-    /// from `number` on. There are no more of them than rows.
-    pub fn packed(&mut self, layout: &Arc<TableLayout>, batches: Vec<RecordBatch>, number: i64) {
+    /// Adds `batches`, of the rows that a packed table gets in `epoch`, without their entry's number.
+    /// Fails of more rows than an epoch can number.
+    pub fn packed(
+        &mut self,
+        layout: &Arc<TableLayout>,
+        batches: Vec<RecordBatch>,
+        epoch: Epoch,
+    ) -> Result<(), StateError> {
+        let mut number = first_number(epoch, batches.iter().map(RecordBatch::num_rows).sum())?;
         let layout = Arc::clone(layout);
         self.later(layout.id, move |runs| {
             let cut = |batch: &RecordBatch, at: usize| batch.slice(at, PART_ROWS.min(batch.num_rows() - at));
             let starts = |batch: &RecordBatch| (0..batch.num_rows()).step_by(PART_ROWS);
             let parts: Vec<RecordBatch> =
                 batches.iter().flat_map(|batch| starts(batch).map(|at| cut(batch, at))).collect();
-            let mut number = number;
             for parts in parts.chunks(PARTS) {
                 number += write_parts(&layout, parts, number, runs);
             }
             Ok(())
         });
+        Ok(())
     }
 
-    /// Adds `rows` to `table`, in entries numbered from `number` on.
-    pub fn packed_groups(&mut self, table: TableId, rows: Grouped, number: i64) {
+    /// The same, of rows whose keys are told by number.
+    pub fn packed_groups(&mut self, table: TableId, rows: Grouped, epoch: Epoch) -> Result<(), StateError> {
+        let number = first_number(epoch, rows.key_of.len())?;
         self.later(table, move |runs| {
             let Grouped { codec, keys, vnodes, key_of, columns } = rows;
             let keys = codec.encode_all(&keys, vnodes.len(), Some(&vnodes));
@@ -106,6 +113,7 @@ impl Writes {
             write_groups(&order, &groups, (key, |place| (0, place as u32 as usize)), &views, number, runs);
             Ok(())
         });
+        Ok(())
     }
 }
 

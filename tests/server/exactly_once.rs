@@ -53,7 +53,8 @@ async fn pipeline(client: &Client, postgres: &Postgres, files: &Path) {
     .await;
 }
 
-async fn targets(postgres: &Client) {
+/// What the sinks of [`pipeline`] and its like deliver to.
+pub async fn targets(postgres: &Client) {
     run(
         postgres,
         "CREATE TABLE bids (auction bigint, price bigint, datetime timestamp);

@@ -325,19 +325,25 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// A server with a row and a checkpoint at `url`, and one with a copy of its data directory; both ended.
+async fn copied(url: &str) -> (Weir, Weir) {
+    let mut from = weir_at(url, "0").await;
+    run(&from.connect().await, TABLES).await;
+    run(&from.connect().await, "INSERT INTO t VALUES (1, 1, 'a')").await;
+    run(&from.connect().await, "CHECKPOINT").await;
+    from.kill();
+    let mut to = weir_at(url, "0").await;
+    to.kill();
+    std::fs::remove_dir_all(to.data_dir()).expect("it has ended");
+    copy(&from.data_dir(), &to.data_dir());
+    (from, to)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_servers_on_one_storage_the_later_one_writes() {
     let s3 = S3::start().await;
     let url = s3.url("both");
-    let mut first = weir_at(&url, "0").await;
-    run(&first.connect().await, TABLES).await;
-    run(&first.connect().await, "INSERT INTO t VALUES (1, 1, 'a')").await;
-    run(&first.connect().await, "CHECKPOINT").await;
-    first.kill();
-    let mut second = weir_at(&url, "0").await;
-    second.kill();
-    std::fs::remove_dir_all(second.data_dir()).expect("it has ended");
-    copy(&first.data_dir(), &second.data_dir());
+    let (mut first, mut second) = copied(&url).await;
     restart(&mut first, &CREDENTIALS).await;
     // The same generation is not taken twice; a later one fences the first server off.
     second.begin(&CREDENTIALS);
@@ -362,15 +368,7 @@ async fn of_two_servers_on_one_storage_the_later_one_writes() {
 async fn a_copy_of_the_data_directory_goes_on_from_the_storage() {
     let s3 = S3::start().await;
     let url = s3.url("disaster");
-    let mut lost = weir_at(&url, "0").await;
-    run(&lost.connect().await, TABLES).await;
-    run(&lost.connect().await, "INSERT INTO t VALUES (1, 1, 'a')").await;
-    run(&lost.connect().await, "CHECKPOINT").await;
-    lost.kill();
-    let mut new = weir_at(&url, "0").await;
-    new.kill();
-    std::fs::remove_dir_all(new.data_dir()).expect("it has ended");
-    copy(&lost.data_dir(), &new.data_dir());
+    let (mut lost, mut new) = copied(&url).await;
     for scratch in ["checkpoints", "live"] {
         std::fs::remove_dir_all(new.data_dir().join(scratch)).expect("it is not needed");
     }

@@ -1,6 +1,7 @@
 //! Sinks that commit in two phases, against a real PostgreSQL: kills between prepare, manifest, commit
 //! and its record; a target that goes away in each of these moments; what dropped sinks leave behind.
 
+use crate::exactly_once::targets;
 use crate::harness::{PATIENCE, Postgres, Weir, rows, run, seed, value, wait_for, words};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::{Path, PathBuf};
@@ -45,15 +46,6 @@ async fn pipeline(client: &Client, postgres: &Postgres, rate: u32) {
             at(postgres, "bids"),
             at(postgres, "per_auction"),
         ),
-    )
-    .await;
-}
-
-async fn targets(postgres: &Client) {
-    run(
-        postgres,
-        "CREATE TABLE bids (auction bigint, price bigint, datetime timestamp);
-         CREATE TABLE per_auction (auction bigint PRIMARY KEY, n bigint, total numeric);",
     )
     .await;
 }

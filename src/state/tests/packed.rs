@@ -38,9 +38,9 @@ fn batch(layout: &TableLayout, columns: Vec<ArrayRef>) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
-fn stored(layout: &Arc<TableLayout>, batches: Vec<RecordBatch>, number: i64) -> (MemoryStore, usize) {
+fn stored(layout: &Arc<TableLayout>, batches: Vec<RecordBatch>, epoch: u64) -> (MemoryStore, usize) {
     let mut writes = Writes::default();
-    writes.packed(layout, batches, number);
+    writes.packed(layout, batches, Epoch(epoch)).unwrap();
     let runs = writes.encode(&RunPool::default()).unwrap();
     let mut store = MemoryStore::new();
     StateStore::apply_all(&mut store, &runs).unwrap();
@@ -148,8 +148,8 @@ fn entries_of_several_checkpoints_stand_beside_each_other() {
         vec![Arc::new(Int64Array::from_value(5, 10)), Arc::new(values)]
     };
     let mut writes = Writes::default();
-    for number in 0..3 {
-        writes.packed(&layout, vec![batch(&layout, rows(number * 10))], number << 28);
+    for epoch in 0..3 {
+        writes.packed(&layout, vec![batch(&layout, rows(epoch * 10))], Epoch(epoch as u64)).unwrap();
     }
     let mut store = MemoryStore::new();
     StateStore::apply_all(&mut store, &writes.encode(&RunPool::default()).unwrap()).unwrap();
