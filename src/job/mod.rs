@@ -3,7 +3,8 @@
 //! In: bound statements ([`manager`]). [`graph`] cuts plans into fragments, [`build`] makes
 //! operators of their nodes, [`assemble`] puts them into actors with channels; [`running`] changes
 //! the graph at barriers; [`create`] fills a new job; [`storing`] takes sealed epochs to disk;
-//! [`restart`] begins again from a checkpoint, as soon and as often as [`restart_policy`] says; [`memory`]
+//! [`restart`] begins again as soon and as often as [`restart_policy`] says, by what [`restore`] puts
+//! together from a checkpoint; [`memory`]
 //! keeps the budget; [`committers`] deliver what sinks promised, and [`leftovers`] cleans up after dropped ones.
 //! **Invariants:** the graph changes only at barriers; an object is acknowledged only when a
 //! durable checkpoint holds its job, or its record says that it is still filling; the catalog's log
@@ -24,6 +25,8 @@ mod memory;
 mod pause;
 mod restart;
 mod restart_policy;
+mod restore;
 mod running;
+mod running_facts;
 mod storing;
 mod tail;

@@ -1,41 +1,23 @@
-//! After a failure, and at every start: which checkpoint, which jobs, how soon.
+//! After a failure, and at every start: how soon a dataflow runs again, and what it still lacks then.
 //!
 //! ```text
-//!   newest intact checkpoint ─> live store ─> jobs planned anew, restored ─> first barrier ─> RUNNING
-//!                                             jobs that it lacks are filled again
+//!   failure ─> end the old one ─> pause ─> restore ─> RUNNING ─> settle: drops, fills, what is new
 //! ```
 //! A start that fails is tried again with growing pauses; meanwhile SELECT shows the last visible
 //! epoch, and jobs can be dropped.
 
-use super::committers::Committers;
-use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting};
 use super::manager::JobError;
 use super::memory;
 use super::restart_policy::Verdict;
-use super::running::{Ground, JobSpec, RestoredState, Running};
-use super::storing::{ManifestFacts, Store, Storing};
-use super::tail::Tails;
-use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Message, Start};
-use crate::checkpoint::manifest::Manifest;
-use crate::dataflow::chain::StateSource;
-use crate::dataflow::exchange::channel_bytes;
+use super::restore::{Prepared, prepare};
+use crate::checkpoint::coordinator::Message;
 use crate::dataflow::worker::clock_us;
-use crate::state::StateError;
-use crate::state::apply::ApplyHandle;
 use crate::state::budget::Budget;
-use crate::state::rocks::RocksStore;
-use crate::state::store::StateStore;
-use crate::state::table::TableLayout;
-use crate::state::writes::RunPool;
-use crate::stream::Epoch;
 use crate::threads::ThreadKind;
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Instant;
-use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
-use weir_sql::plan::StreamPlan;
+use weir_catalog::{Object, ObjectId, ObjectState};
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
@@ -84,7 +66,7 @@ async fn end(lasting: &Arc<Lasting>) -> Result<(), JobError> {
 }
 
 /// The running dataflow failed. One that fails while it starts is its starter's business.
-async fn replace_failed(lasting: Arc<Lasting>, reason: String, life: u64) {
+pub(super) async fn replace_failed(lasting: Arc<Lasting>, reason: String, life: u64) {
     let starting = lasting.restart_lock.lock().await;
     if lasting.life() != life || lasting.incarnation().is_err() {
         return;
@@ -212,307 +194,5 @@ async fn refill(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: Ob
 async fn finished(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: ObjectId) {
     if let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
         tracing::warn!(%object, %error, "an object that has filled again is not ready");
-    }
-}
-
-struct Prepared {
-    incarnation: Arc<Incarnation>,
-    first: tokio::sync::oneshot::Receiver<Result<Epoch, String>>,
-    filling: Vec<ObjectId>,
-    restored: Epoch,
-}
-
-fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
-    let manifest = lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)?;
-    let store = open_store(lasting, manifest.as_ref())?;
-    let restored = manifest.as_ref().map_or(Epoch::ZERO, |m| m.epoch);
-    let dml_position = manifest.as_ref().map_or(0, |m| m.dml_position);
-    // A checkpoint older than the last one may be all that is intact: it replays more.
-    lasting.dml.rewind(dml_position).map_err(|e| JobError::io("read the DML log", &e))?;
-    let apply = start_apply(lasting, store, restored, dml_position)
-        .map_err(|e| JobError::io("start the state store", &e))?;
-    let published = apply.published();
-    let state: StateSource = {
-        let watch = apply.watch();
-        Arc::new(move || {
-            let published = watch.borrow();
-            (published.epoch, Arc::clone(&published.state))
-        })
-    };
-    let (sender, messages) = mpsc::channel();
-    let coordinator = CoordinatorHandle::new(sender);
-    let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
-    open_sink_logs(lasting, &handles)?;
-    let committers = Arc::new(Committers::new(
-        (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
-        lasting.epochs.lock().last,
-        (lasting.sink_logs.clone(), lasting.leftovers.clone()),
-        coordinator.clone(),
-        (restored, handles.clone()),
-        super::pause::LogLimit::of(lasting),
-    ));
-    let ground = Ground {
-        parallelism: lasting.config.parallelism,
-        channel_bytes: channel_bytes(lasting.config.memory_limit),
-        state,
-        coordinator: coordinator.clone(),
-        shown: lasting.shown.clone(),
-        moved: Arc::default(),
-        tails: tails(lasting),
-        layouts: layouts(lasting),
-    };
-    let moved = ground.moved.clone();
-    let running = Running::start(ground).map_err(|e| JobError::io("start the workers", &e))?;
-    running.room().limit(Budget::new(lasting.config.memory_limit).dirty().1, false);
-    let fingerprints: super::storing::Fingerprints = Arc::default();
-    let storing = Arc::new(Storing::new(running.tables_of()));
-    let facts = manifest_facts(lasting, &fingerprints);
-    let store = Store::start(apply, coordinator.clone(), storing.clone(), committers.clone(), facts)
-        .map_err(|e| JobError::io("start the checkpoint writer", &e))?;
-    let thread =
-        Coordinator::spawn(coordinator_start(lasting, manifest.as_ref(), handles, store, moved)?, messages)
-            .map_err(|e| JobError::io("start the coordinator", &e))?;
-    let incarnation = Arc::new(Incarnation {
-        running,
-        storing,
-        committers,
-        fingerprints,
-        coordinator_thread: Mutex::new(Some(thread)),
-    });
-    let specs = specs(lasting, &incarnation, manifest.as_ref())?;
-    let filling =
-        specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
-    let from = RestoredState {
-        state: published.state,
-        offsets: manifest.map_or_else(HashMap::new, |m| m.offsets.into_iter().collect()),
-        epoch: restored,
-        dml_position,
-    };
-    crate::failpoint::hit("restart.before_jobs").map_err(|e| JobError::internal(e.to_string()))?;
-    let first = incarnation.running.change(specs, &[], Some(&from))?;
-    Ok(Prepared { incarnation, first, filling, restored })
-}
-
-fn start_apply(
-    lasting: &Lasting,
-    store: RocksStore,
-    epoch: Epoch,
-    dml_position: u64,
-) -> std::io::Result<ApplyHandle> {
-    ApplyHandle::start(Box::new(store), epoch, dml_position, RunPool::within(lasting.config.memory_limit))
-}
-
-/// Opens the sinks' logs, and removes from them what nobody promised.
-fn open_sink_logs(
-    lasting: &Lasting,
-    handles: &[crate::checkpoint::participant::CommitHandle],
-) -> Result<(), JobError> {
-    for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
-        let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
-        lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
-    }
-    Ok(())
-}
-
-/// What the sinks of a checkpoint's jobs promised. One that was filling then fills anew, and promises
-/// all of it again.
-fn kept_handles(
-    manifest: &Manifest,
-    catalog: &CatalogSnapshot,
-) -> Vec<crate::checkpoint::participant::CommitHandle> {
-    let has = |sink: ObjectId| manifest.jobs.iter().any(|j| j.job == sink);
-    let paused = |sink: ObjectId| catalog.by_id(sink).is_some_and(|o| o.state == ObjectState::Paused);
-    manifest.handles.iter().filter(|h| has(h.sink) || paused(h.sink)).cloned().collect()
-}
-
-/// The live store: a fresh directory, linked from the checkpoint, without what is no longer named.
-fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksStore, JobError> {
-    let dir = lasting.live_dir().map_err(|e| JobError::io("make the live directory", &e))?;
-    let opened = match manifest {
-        Some(manifest) => {
-            RocksStore::restore(&lasting.storage.lock().directory(manifest.epoch), &dir, &lasting.rocks)
-        }
-        None => RocksStore::create(&dir, &lasting.rocks),
-    };
-    let mut store = opened.map_err(JobError::from_state)?;
-    let catalog = lasting.catalog();
-    let kept = |object: ObjectId| {
-        let restored = manifest.is_some_and(|m| m.jobs.iter().any(|j| j.job == object));
-        object < ObjectId::FIRST_USER || (restored && catalog.by_id(object).is_some())
-    };
-    drop_leftovers(&mut store, kept).map_err(JobError::from_state)?;
-    Ok(store)
-}
-
-/// Drops the tables of objects that are not `kept`: what the catalog no longer names, and what a job
-/// left that was still filling at the checkpoint and fills anew.
-fn drop_leftovers(store: &mut dyn StateStore, kept: impl Fn(ObjectId) -> bool) -> Result<(), StateError> {
-    let snapshot = store.snapshot();
-    let mut from = Some(0u32);
-    while let Some(least) = from {
-        // One look finds the next table that has anything.
-        let mut found = None;
-        snapshot.scan(&least.to_be_bytes(), &[u8::MAX; 5], &mut |key, _| {
-            found = key.first_chunk().map(|id| TableId(u32::from_be_bytes(*id)));
-            std::ops::ControlFlow::Break(())
-        })?;
-        if let Some(table) = found.filter(|table| !kept(table.object())) {
-            tracing::info!(?table, "dropping state that no job has");
-            store.drop_table(table)?;
-        }
-        from = found.and_then(|table| table.0.checked_add(1));
-    }
-    Ok(())
-}
-
-fn layouts(lasting: &Arc<Lasting>) -> super::build::Lookup<Arc<TableLayout>> {
-    let lasting = Arc::downgrade(lasting);
-    Arc::new(move |id| {
-        let lasting = lasting.upgrade().ok_or_else(|| JobError::internal("the server is stopping"))?;
-        let catalog = lasting.catalog();
-        let object = catalog.by_id(id).ok_or_else(|| JobError::internal(format!("object {id} is gone")))?;
-        let layout = TableLayout::of_object(object, |relation| catalog.by_id(relation));
-        layout.map(Arc::new).ok_or_else(|| JobError::internal(format!("object {id} has no rows")))
-    })
-}
-
-fn tails(lasting: &Arc<Lasting>) -> Tails {
-    let objects = Arc::downgrade(lasting);
-    Tails {
-        dml: lasting.dml.clone(),
-        objects: Arc::new(move |id| objects.upgrade()?.catalog().by_id(id).cloned()),
-        sink_logs: lasting.sink_logs.clone(),
-    }
-}
-
-fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerprints) -> ManifestFacts {
-    let of_catalog = Arc::downgrade(lasting);
-    let dml = lasting.dml.clone();
-    let of_retain = Arc::downgrade(lasting);
-    let empty = Arc::new(CatalogSnapshot::default());
-    ManifestFacts {
-        storage: lasting.storage.clone(),
-        database: lasting.data_dir.database(),
-        generation: lasting.data_dir.generation(),
-        catalog: Arc::new(move || of_catalog.upgrade().map_or_else(|| empty.clone(), |l| l.catalog())),
-        fingerprints: fingerprints.clone(),
-        completed: Arc::new(move |contents| dml.forget(contents.dml_position)),
-        retain: Arc::new(move || {
-            let Some(lasting) = of_retain.upgrade() else { return };
-            if let Err(error) = lasting.retain_checkpoints() {
-                tracing::warn!(%error, "could not clean up old checkpoints");
-            }
-        }),
-    }
-}
-
-fn coordinator_start(
-    lasting: &Arc<Lasting>,
-    manifest: Option<&Manifest>,
-    handles: Vec<crate::checkpoint::participant::CommitHandle>,
-    store: Store,
-    moved: Arc<std::sync::atomic::AtomicBool>,
-) -> Result<Start, JobError> {
-    let epochs = lasting.epochs.clone();
-    let last_epoch = epochs.lock().last;
-    let dml = lasting.dml.clone();
-    let of_restart = Arc::downgrade(lasting);
-    let runtime = tokio::runtime::Handle::current();
-    let life = lasting.life();
-    Ok(Start {
-        settings: lasting.decide_settings(),
-        last_epoch,
-        restored_dml_position: manifest.map_or(0, |m| m.dml_position),
-        now_us: manifest.map_or(0, |m| m.now_us),
-        handles,
-        store: Box::new(store),
-        shown: lasting.shown.clone(),
-        moved,
-        dml_position: Box::new(move || dml.position()),
-        reserve: Box::new(move |epoch| epochs.lock().reserve(epoch)),
-        clock: Box::new(clock_us),
-        restart: Box::new(move |reason| {
-            if let Some(lasting) = of_restart.upgrade() {
-                runtime.spawn(replace_failed(lasting, reason, life));
-            }
-        }),
-    })
-}
-
-/// The jobs of all acknowledged objects, inputs first, planned anew.
-fn specs(
-    lasting: &Lasting,
-    incarnation: &Incarnation,
-    manifest: Option<&Manifest>,
-) -> Result<Vec<JobSpec>, JobError> {
-    let catalog = lasting.catalog();
-    let mut specs = Vec::new();
-    let runs = |o: &&Arc<Object>| matches!(o.state, ObjectState::Created | ObjectState::Filling);
-    for object in catalog.objects().filter(|o| o.has_job()).filter(runs) {
-        let plan = plan(lasting, &catalog, object)?;
-        let stored = manifest.and_then(|m| m.jobs.iter().find(|j| j.job == object.id));
-        if let Some(plan) = &plan {
-            incarnation.note_fingerprints(object.id, plan);
-        }
-        if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id))
-            && !stored.fingerprints.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash))
-        {
-            // Which numbers the operators have does not count: where a relation's column got another
-            // name, its readers have a projection more, and their state in the same order.
-            return Err(mismatch(object, &stored.fingerprints, now));
-        }
-        specs.push(JobSpec { object: Arc::clone(object), plan, restored: stored.is_some() });
-    }
-    Ok(specs)
-}
-
-fn plan(
-    lasting: &Lasting,
-    catalog: &Arc<CatalogSnapshot>,
-    object: &Object,
-) -> Result<Option<StreamPlan>, JobError> {
-    if object.kind() == weir_catalog::ObjectKind::Table {
-        return Ok(None);
-    }
-    let context = (lasting.binding)(Arc::clone(catalog));
-    weir_sql::binder::replan(object, &context).map(Some).map_err(|error| {
-        let mut error = JobError::from_client(error);
-        error.message = format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
-        error
-    })
-}
-
-/// Never a misread byte: an operator whose shape changed is named.
-fn mismatch(object: &Object, stored: &[(u32, String)], now: &[(u32, String)]) -> JobError {
-    let differs = stored.iter().zip(now).find(|(a, b)| a != b);
-    let which = differs.map_or_else(
-        || "number of operators".to_owned(),
-        |(a, b)| format!("operator {}: checkpoint has {}, plan has {}", a.0, a.1, b.1),
-    );
-    JobError::internal(format!(
-        "the state of {} \"{}\" in the checkpoint does not fit its plan ({which})",
-        object.kind(),
-        object.name
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::memory::MemoryStore;
-    use crate::state::store::{WriteOp, WriteRun};
-
-    #[test]
-    fn state_of_jobs_that_are_not_restored_goes() {
-        let mut store = MemoryStore::new();
-        let (gone, stays) = (ObjectId(20_000), ObjectId(20_001));
-        for table in [ObjectId(1).table(), gone.table(), gone.internal_table(255), stays.table()] {
-            let mut run = WriteRun::new(table);
-            run.write(WriteOp::Put, &[0, 1], b"value");
-            store.apply(&run);
-        }
-        let before = store.clone();
-        drop_leftovers(&mut store, |object| object != gone).expect("memory does not fail");
-        assert_eq!((before.len(), store.len()), (4, 2));
     }
 }

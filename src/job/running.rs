@@ -17,20 +17,18 @@ use crate::dataflow::actor::{ActorEvents, ActorShared};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::ActorIds;
 use crate::dataflow::operator::OperatorError;
-use crate::dataflow::room::Room;
 use crate::dataflow::worker::Worker;
 use crate::operators::dml::DmlReader;
 use crate::operators::expr::ErrorCounter;
-use crate::operators::source::{SourceCounts, SourceReader, SourceShared, SourceSpec};
+use crate::operators::source::{SourceReader, SourceShared, SourceSpec};
 use crate::state::store::StateRead;
 use crate::state::table::TableLayout;
 use crate::stream::{ActorId, Epoch, Mutation};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use tokio::sync::oneshot;
-use weir_catalog::system::facts::JobFact;
 use weir_catalog::{JobId, Object, ObjectBody, ObjectId, TableId};
 use weir_sql::plan::StreamPlan;
 
@@ -56,17 +54,17 @@ pub struct RestoredState {
     pub dml_position: u64,
 }
 
-struct RunningJob {
-    actors: Vec<ActorId>,
-    outputs: Vec<ActorId>,
+pub(super) struct RunningJob {
+    pub(super) actors: Vec<ActorId>,
+    pub(super) outputs: Vec<ActorId>,
     /// The key columns of the relation, by which its changes are routed.
-    key: Vec<usize>,
+    pub(super) key: Vec<usize>,
     /// Sources and relations that it reads, with the columns.
-    reads: Vec<(ObjectId, Vec<usize>)>,
-    source: Option<OpenSource>,
-    errors: ErrorCounter,
+    pub(super) reads: Vec<(ObjectId, Vec<usize>)>,
+    pub(super) source: Option<OpenSource>,
+    pub(super) errors: ErrorCounter,
     /// Of a table: rows that came below its watermark.
-    late_rows: Arc<AtomicU64>,
+    pub(super) late_rows: Arc<AtomicU64>,
 }
 
 /// What the dataflow stands on.
@@ -91,14 +89,14 @@ pub struct Ground {
 
 /// One incarnation of the database's dataflow.
 pub struct Running {
-    ground: Ground,
-    shared: Arc<ActorShared>,
+    pub(super) ground: Ground,
+    pub(super) shared: Arc<ActorShared>,
     ids: ActorIds,
 
-    workers: Vec<Worker>,
+    pub(super) workers: Vec<Worker>,
     /// The tables of each job that ever ran here.
     tables: Arc<Mutex<HashMap<JobId, Vec<TableId>>>>,
-    jobs: Mutex<HashMap<JobId, RunningJob>>,
+    pub(super) jobs: Mutex<HashMap<JobId, RunningJob>>,
 }
 
 struct Reports(CoordinatorHandle);
@@ -388,65 +386,6 @@ impl Running {
     /// Stops the workers where they are.
     pub fn stop(&self) {
         self.workers.iter().for_each(Worker::stop);
-    }
-
-    /// Jobs as they run now.
-    pub fn job_facts(&self) -> Vec<JobFact> {
-        let filling = self.ground.shown.filling.borrow().clone();
-        let entries = self.shared.state_entries.lock().clone();
-        let jobs = self.jobs.lock();
-        jobs.iter()
-            .map(|(id, job)| {
-                let fills = filling.get(id);
-                JobFact {
-                    id: *id,
-                    status: if fills.is_some() { "creating" } else { "running" }.to_owned(),
-                    backfilled_rows: fills.map_or(0, |f| f.rows),
-                    backfill_total_rows: None,
-                    actors: job.actors.len(),
-                    state_entries: job.actors.iter().filter_map(|actor| entries.get(actor)).sum(),
-                }
-            })
-            .collect()
-    }
-
-    /// What was read of each source since its shared reader started; and of tables, late rows.
-    pub fn source_counts(&self) -> Vec<(ObjectId, SourceCounts)> {
-        let jobs = self.jobs.lock();
-        let counts = |job: &RunningJob| match (&job.source, job.late_rows.load(Ordering::Relaxed)) {
-            (Some((_, shared)), _) => Some(shared.counts()),
-            (None, 0) => None,
-            (None, late) => Some(SourceCounts { late, ..SourceCounts::default() }),
-        };
-        jobs.iter().filter_map(|(id, job)| Some((*id, counts(job)?))).collect()
-    }
-
-    /// Rows of which an expression failed, by job.
-    pub fn expression_errors(&self) -> Vec<(JobId, u64)> {
-        let jobs = self.jobs.lock();
-        jobs.iter().map(|(id, job)| (*id, job.errors.load(Ordering::Relaxed))).collect()
-    }
-
-    /// Bytes that operators hold, as of the last look.
-    pub fn memory(&self) -> usize {
-        self.workers.iter().map(Worker::memory).sum()
-    }
-
-    /// What memory is left for operators to be complete again.
-    pub fn room(&self) -> &Room {
-        &self.shared.room
-    }
-
-    /// As of the last look: how many operators are incomplete, vnodes of theirs that were gone through
-    /// to complete them, and all their vnodes.
-    pub fn filling(&self) -> [usize; 3] {
-        let of_workers = self.workers.iter().map(Worker::filling);
-        of_workers.fold([0; 3], |sum, of_it| std::array::from_fn(|i| sum[i] + of_it[i]))
-    }
-
-    /// Asks every worker for its share of `bytes` of cold state.
-    pub fn evict(&self, bytes: usize) {
-        self.workers.iter().for_each(|worker| worker.evict(bytes / self.workers.len().max(1)));
     }
 }
 
