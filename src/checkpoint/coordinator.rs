@@ -8,6 +8,7 @@
 //! ```
 
 use super::decide::{Action, Decider, Event, Settings};
+use super::history::History;
 pub use super::message::*;
 use super::participant::{ActorReport, CommitHandle, Sealed};
 use crate::state::store::StateRead;
@@ -19,10 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_catalog::JobId;
-use weir_catalog::system::facts::{CheckpointFact, CheckpointParts};
-
-/// Checkpoints remembered for `weir_catalog.checkpoints`.
-const HISTORY_MAX: usize = 300;
+use weir_catalog::system::facts::ActorFact;
 
 /// What a coordinator starts with.
 pub struct Start {
@@ -86,6 +84,8 @@ pub struct Coordinator {
     /// Submitted checkpoints whose outcome is not known.
     storing: BTreeMap<Epoch, (CheckpointContents, i64)>,
     uncommitted: Vec<CommitHandle>,
+    /// Completed checkpoints that sinks have not committed yet.
+    committing: BTreeSet<Epoch>,
     tick_waiters: Vec<Waiter>,
     checkpoint_waiters: Vec<Waiter>,
     filling: BTreeSet<JobId>,
@@ -114,6 +114,7 @@ impl Coordinator {
             in_flight: VecDeque::new(),
             storing: BTreeMap::new(),
             uncommitted: std::mem::take(&mut start.handles),
+            committing: BTreeSet::new(),
             tick_waiters: Vec::new(),
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
@@ -157,7 +158,7 @@ impl Coordinator {
                 vec![Event::Visible(epoch)]
             }
             Message::Durable(epoch, stored) => {
-                self.note(epoch, "completed", Some(stored), None);
+                self.history().completed(epoch, (self.start.clock)(), &stored);
                 vec![Event::Durable(epoch)]
             }
             Message::CheckpointFailed(epoch, fault, reason) => {
@@ -165,6 +166,7 @@ impl Coordinator {
             }
             Message::Committed(sink, epoch) => {
                 self.uncommitted.retain(|h| h.sink != sink || h.epoch > epoch);
+                self.note_commits();
                 Vec::new()
             }
             Message::Tick(answer) => {
@@ -258,7 +260,7 @@ impl Coordinator {
             self.roots.remove(&actor);
         }
         if kind == BarrierKind::Checkpoint {
-            self.begin_note(epoch, now_us);
+            self.history().begin(epoch, now_us, &self.actors);
         }
         let nobody = waiting.is_empty();
         self.in_flight.push_back(InFlight {
@@ -301,10 +303,20 @@ impl Coordinator {
             entry.done &= backfill.done;
         }
         let last = flight.waiting.is_empty();
-        if last && flight.barrier.is_checkpoint() {
-            let barrier_us = (self.start.clock)() - flight.triggered_us;
-            if let Some(fact) = history_of(&mut lock(&self.start.shown.history), report.epoch) {
-                fact.parts.barrier_us = barrier_us.max(0) as u64;
+        if flight.barrier.is_checkpoint() {
+            let now_us = (self.start.clock)();
+            let us = |duration: Duration| duration.as_micros() as u64;
+            let mut history = lock(&self.start.shown.history);
+            let actor = ActorFact {
+                actor: report.actor.0,
+                job: Some(report.job),
+                acknowledged_us: Some((now_us - flight.triggered_us).max(0) as u64),
+                align_us: us(report.times.align),
+                seal_us: us(report.times.seal),
+            };
+            history.acknowledged(report.epoch, actor);
+            if last {
+                history.sealed(report.epoch, now_us);
             }
         }
         last.then_some(report.epoch)
@@ -351,14 +363,16 @@ impl Coordinator {
         if let Some((contents, _)) = self.storing.remove(&epoch) {
             self.start.store.complete(&contents);
             *lock(&self.start.shown.offsets) = contents.offsets;
+            if contents.handles.iter().any(|handle| handle.epoch == epoch) {
+                self.committing.insert(epoch);
+            }
         }
         answer(&mut self.checkpoint_waiters, epoch);
     }
 
     fn abort(&mut self, epoch: Epoch, reason: &str) {
-        tracing::warn!(%epoch, reason, "checkpoint aborted");
         self.storing.remove(&epoch);
-        self.note(epoch, "aborted", None, Some(reason.to_owned()));
+        self.history().aborted(epoch, (self.start.clock)(), reason);
         for waiter in std::mem::take(&mut self.checkpoint_waiters) {
             if waiter.from <= epoch {
                 let _ = waiter.answer.send(Err(reason.to_owned()));
@@ -383,42 +397,19 @@ impl Coordinator {
         }
     }
 
-    fn begin_note(&self, epoch: Epoch, now_us: i64) {
-        let mut history = lock(&self.start.shown.history);
-        if history.len() >= HISTORY_MAX {
-            history.pop_front();
-        }
-        history.push_back(CheckpointFact {
-            epoch: epoch.0,
-            triggered_at_us: now_us,
-            status: "pending".to_owned(),
-            duration_us: 0,
-            total_bytes: 0,
-            new_bytes: 0,
-            parts: CheckpointParts::default(),
-            reason: None,
-        });
+    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        lock(&self.start.shown.history)
     }
 
-    fn note(&self, epoch: Epoch, status: &str, stored: Option<StoredCheckpoint>, reason: Option<String>) {
-        let now_us = (self.start.clock)();
-        let mut history = lock(&self.start.shown.history);
-        if let Some(fact) = history_of(&mut history, epoch) {
-            fact.status = status.to_owned();
-            fact.duration_us = (now_us - fact.triggered_at_us).max(0) as u64;
-            fact.reason = reason;
-            if let Some(stored) = stored {
-                (fact.total_bytes, fact.new_bytes) = (stored.total_bytes, stored.new_bytes);
-                fact.parts = CheckpointParts { barrier_us: fact.parts.barrier_us, ..stored.parts };
-                let (duration_us, parts) = (fact.duration_us, fact.parts);
-                tracing::debug!(%epoch, duration_us, new_bytes = stored.new_bytes, ?parts, "checkpoint completed");
-            }
+    /// Notes checkpoints of which no sink has anything left to commit.
+    fn note_commits(&mut self) {
+        let oldest = self.uncommitted.iter().map(|handle| handle.epoch).min();
+        while let Some(epoch) = self.committing.first().filter(|epoch| oldest.is_none_or(|o| o > **epoch)) {
+            let epoch = *epoch;
+            self.committing.remove(&epoch);
+            self.history().committed(epoch, (self.start.clock)());
         }
     }
-}
-
-fn history_of(history: &mut VecDeque<CheckpointFact>, epoch: Epoch) -> Option<&mut CheckpointFact> {
-    history.iter_mut().rev().find(|fact| fact.epoch == epoch.0)
 }
 
 /// A poisoned lock holds plain data that is whole after every statement.

@@ -5,15 +5,16 @@
 //! [`EpochStore`].
 
 use super::decide::{Fault, Settings};
+use super::history::History;
 use super::participant::{ActorReport, CommitHandle, Offset, OffsetKey};
 use crate::state::store::StateRead;
 use crate::state::writes::Writes;
 use crate::stream::{ActorId, Barrier, Epoch, Mutation};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{oneshot, watch};
-use weir_catalog::system::facts::{CheckpointFact, CheckpointParts};
+use weir_catalog::system::facts::CheckpointParts;
 use weir_catalog::{JobId, ObjectId};
 
 /// What a reader sees: one epoch of everything.
@@ -132,19 +133,19 @@ pub struct Shown {
     pub visible: watch::Sender<Visible>,
     /// Jobs that fill.
     pub filling: watch::Sender<HashMap<JobId, Filling>>,
-    /// The last checkpoints, oldest first.
-    pub history: Mutex<VecDeque<CheckpointFact>>,
+    /// The last checkpoints and recoveries.
+    pub history: Mutex<History>,
     /// Offsets of the newest durable checkpoint.
     pub offsets: Mutex<Vec<(OffsetKey, Offset)>>,
 }
 
 impl Shown {
-    /// With `visible` to begin with.
-    pub fn new(visible: Visible) -> Self {
+    /// With `visible` and what is remembered to begin with.
+    pub fn new(visible: Visible, history: History) -> Self {
         Self {
             visible: watch::Sender::new(visible),
             filling: watch::Sender::new(HashMap::new()),
-            history: Mutex::default(),
+            history: Mutex::new(history),
             offsets: Mutex::default(),
         }
     }

@@ -9,6 +9,7 @@ pub mod coordinator;
 pub mod decide;
 pub mod download;
 pub mod gc;
+pub mod history;
 pub mod local;
 pub mod manifest;
 pub mod message;

@@ -8,6 +8,7 @@
 use crate::state::writes::Writes;
 use crate::stream::{ActorId, Epoch};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use weir_catalog::{JobId, ObjectId};
 
 /// Whose offset it is: a reader of a source (the source's shared one, or a job's private one
@@ -71,11 +72,24 @@ pub struct BackfillReport {
     pub done: bool,
 }
 
+/// What a barrier took at an actor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BarrierTimes {
+    /// From its arrival on the first channel to that on the last.
+    pub align: Duration,
+    /// The work of the operators to end the epoch and to hand over: rows wait so long.
+    pub seal: Duration,
+}
+
 /// An actor's acknowledgement of a barrier.
 #[derive(Debug)]
 pub struct ActorReport {
     /// Who.
     pub actor: ActorId,
+    /// The job that it belongs to.
+    pub job: JobId,
+    /// What it took.
+    pub times: BarrierTimes,
     /// Which barrier.
     pub epoch: Epoch,
     /// What its operators handed over.

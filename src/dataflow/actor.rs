@@ -12,12 +12,13 @@ use super::dispatch;
 use super::exchange::{ActorSignal, Edge, Pending, Routing};
 use super::operator::{OUTPUT_ROWS_MAX, OperatorError, OutputItem, Polled};
 use super::room::Room;
-use crate::checkpoint::participant::{ActorReport, Sealed};
+use crate::checkpoint::participant::{ActorReport, BarrierTimes, Sealed};
 use crate::stream::{ActorId, Barrier, ChangeBatch, Message, Watermark};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use weir_catalog::JobId;
 
 /// Steps that a turn may take before the worker goes to the next actor.
@@ -85,6 +86,8 @@ pub struct Actor {
     /// What was promised so far: by column, the last watermark.
     watermarks: Vec<Watermark>,
     ended: bool,
+    /// What the barrier took that the operators are at.
+    times: Option<BarrierTimes>,
     /// When the last piece of a fill was taken up, and how many rows have come since.
     filled_us: i64,
     filled_rows: usize,
@@ -116,6 +119,7 @@ impl Actor {
             edges,
             watermarks: Vec::new(),
             ended: false,
+            times: None,
             filled_us: 0,
             filled_rows: 0,
             polled_us: 0,
@@ -135,9 +139,7 @@ impl Actor {
                 return Ok(Turn::Idle(None));
             }
             if self.chain.is_busy() {
-                let effect = self.chain.step()?;
-                self.shared.room.changed(self.chain.take_changed());
-                self.handle(effect)?;
+                self.step()?;
                 if self.ended {
                     return Ok(Turn::Ended);
                 }
@@ -154,7 +156,10 @@ impl Actor {
                     self.chain.change(input, batch);
                 }
                 Aligned::Watermark(input, watermark) => self.chain.watermark(input, watermark),
-                Aligned::Barrier(barrier) => self.chain.barrier(&barrier),
+                Aligned::Barrier(barrier) => {
+                    self.times = Some(BarrierTimes { align: self.aligner.took(), seal: Duration::ZERO });
+                    self.chain.barrier(&barrier);
+                }
                 Aligned::Empty => {
                     if let Some(turn) = self.work_without_input(now_us)? {
                         return Ok(turn);
@@ -163,6 +168,17 @@ impl Actor {
             }
         }
         Ok(Turn::Busy)
+    }
+
+    /// One step of the operators.
+    fn step(&mut self) -> Result<(), OperatorError> {
+        let begun = self.times.is_some().then(Instant::now);
+        let effect = self.chain.step()?;
+        self.shared.room.changed(self.chain.take_changed());
+        if let (Some(times), Some(begun)) = (&mut self.times, begun) {
+            times.seal += begun.elapsed();
+        }
+        self.handle(effect)
     }
 
     /// Lets sources read, or an operator become complete. Says how the turn ends, if it does.
@@ -257,7 +273,9 @@ impl Actor {
         } else if barrier.is_checkpoint() {
             self.shared.state_entries.lock().insert(self.id, self.chain.state_entries());
         }
-        self.shared.events.reported(ActorReport { actor: self.id, epoch: barrier.epoch, sealed });
+        let times = self.times.take().unwrap_or_default();
+        let (actor, job, epoch) = (self.id, self.job, barrier.epoch);
+        self.shared.events.reported(ActorReport { actor, job, times, epoch, sealed });
     }
 }
 

@@ -10,6 +10,7 @@ use crate::stream::check::EpochOrder;
 use crate::stream::watermark::WatermarkMerge;
 use crate::stream::{Barrier, ChangeBatch, Message, Watermark};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What the inputs have.
 pub enum Aligned {
@@ -40,6 +41,10 @@ pub struct Aligner {
     members: Vec<usize>,
 
     barrier: Option<Arc<Barrier>>,
+    /// When the barrier came on the first channel.
+    since: Option<Instant>,
+    /// How long the last one took from the first channel to the last.
+    took: Duration,
     held: usize,
     next: usize,
     order: EpochOrder,
@@ -66,6 +71,8 @@ impl Aligner {
             watermarks: vec![Vec::new(); members.len()],
             members,
             barrier: None,
+            since: None,
+            took: Duration::ZERO,
             held: 0,
             next: 0,
             order: EpochOrder::default(),
@@ -92,6 +99,11 @@ impl Aligner {
         Aligned::Empty
     }
 
+    /// How long the last barrier took from its first channel to its last.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+
     fn receive(&mut self, index: usize, message: Message) -> Option<Aligned> {
         let channel = &mut self.channels[index];
         let (input, member) = (channel.input, channel.member);
@@ -109,8 +121,10 @@ impl Aligner {
                 }
                 if self.held < self.channels.len() {
                     self.barrier = Some(barrier);
+                    self.since.get_or_insert_with(Instant::now);
                     return None;
                 }
+                self.took = self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
                 self.held = 0;
                 self.barrier = None;
                 self.channels.iter_mut().for_each(|c| c.held = false);

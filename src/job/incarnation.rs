@@ -14,6 +14,7 @@ use super::storing::{Fingerprints, Storing};
 use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{Message, Shown, Visible};
 use crate::checkpoint::decide::Settings;
+use crate::checkpoint::history::History;
 use crate::checkpoint::remote::RemoteStorage;
 use crate::checkpoint::storage::{self, CheckpointStorage};
 use crate::config::{Config, DatabaseConfig, StorageSettings};
@@ -31,6 +32,9 @@ use weir_sql::plan::StreamPlan;
 
 /// Where live stores are, below the data directory.
 const LIVE: &str = "live";
+
+/// What is remembered of checkpoints, below the data directory.
+const HISTORY: &str = "history.jsonl";
 
 /// What lasts beyond an incarnation.
 pub struct Lasting {
@@ -121,6 +125,7 @@ impl Lasting {
         let nothing: Arc<dyn crate::state::store::StateRead> =
             crate::state::memory::MemoryStore::default().snapshot();
         let visible = Visible { epoch: Epoch::ZERO, dml_position: 0, state: nothing };
+        let history = History::open(&data_dir.root().join(HISTORY));
         let lasting = Arc::new(Lasting {
             rocks: RocksMemory::new(cache, cache / 2),
             epochs: Arc::new(Mutex::new(Epochs { blocks, last })),
@@ -129,7 +134,7 @@ impl Lasting {
             dml_lock: tokio::sync::Mutex::default(),
             ddl_lock: tokio::sync::Mutex::default(),
             restart_lock: tokio::sync::Mutex::default(),
-            shown: Arc::new(Shown::new(visible)),
+            shown: Arc::new(Shown::new(visible, history)),
             sink_logs,
             leftovers,
             catalog: RwLock::new(Arc::new(catalog)),

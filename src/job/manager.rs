@@ -8,12 +8,13 @@ pub use super::committers::DeliveryStatus;
 use super::incarnation::{Incarnation, Lasting};
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
+use crate::checkpoint::history::History;
 use crate::dml::log::DmlLog;
 pub use crate::operators::source::SourceCounts;
 use crate::stream::Epoch;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use weir_catalog::system::facts::{CheckpointFact, JobFact, SplitFact, TransactionFact};
+use weir_catalog::system::facts::{JobFact, SplitFact, TransactionFact};
 use weir_catalog::{
     CatalogChange, CatalogSnapshot, ClientError, JobId, Object, ObjectId, ObjectState, SqlState,
 };
@@ -326,10 +327,9 @@ impl Database {
         }
     }
 
-    /// The last few hundred checkpoints, oldest first.
-    pub fn checkpoint_facts(&self) -> Vec<CheckpointFact> {
-        let history = self.lasting.shown.history.lock();
-        history.unwrap_or_else(std::sync::PoisonError::into_inner).iter().cloned().collect()
+    /// The last few hundred checkpoints and recoveries.
+    pub fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.lasting.shown.history.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Splits and their durable offsets.

@@ -17,13 +17,14 @@ use crate::state::budget::Budget;
 use crate::threads::ThreadKind;
 use std::sync::Arc;
 use std::time::Instant;
+use weir_catalog::system::facts::RecoveryFact;
 use weir_catalog::{Object, ObjectId, ObjectState};
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
 pub async fn start(lasting: &Arc<Lasting>) {
     let _restarting = lasting.restart_lock.lock().await;
-    if let Err(error) = begin(lasting).await {
+    if let Err(error) = begin(lasting, "the server started").await {
         tracing::error!(%error, "could not start the dataflow");
         tokio::spawn(recover(Arc::clone(lasting), error.to_string(), lasting.life()));
     }
@@ -53,7 +54,7 @@ pub async fn retry(lasting: &Arc<Lasting>) {
 async fn replace(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
     tracing::warn!(reason, "restarting the dataflow from its last checkpoint");
     end(lasting).await?;
-    begin(lasting).await
+    begin(lasting, reason).await
 }
 
 async fn end(lasting: &Arc<Lasting>) -> Result<(), JobError> {
@@ -109,8 +110,36 @@ async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
     }
 }
 
-async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
+/// Starts a dataflow, and notes how that went.
+async fn begin(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
+    let mut fact =
+        RecoveryFact { started_at_us: clock_us(), reason: reason.to_owned(), ..RecoveryFact::default() };
     let started = Instant::now();
+    let begun = begin_with(lasting, &mut fact).await;
+    fact.total_us = us(started.elapsed());
+    fact.error = begun.as_ref().err().map(ToString::to_string);
+    if begun.is_ok() {
+        tracing::info!(
+            epoch = fact.epoch,
+            elapsed_ms = fact.total_us / 1000,
+            choose_ms = fact.choose_us / 1000,
+            restore_ms = fact.restore_us / 1000,
+            build_ms = fact.build_us / 1000,
+            first_barrier_ms = fact.first_barrier_us / 1000,
+            replay_ms = fact.replay_us / 1000,
+            "dataflow is running"
+        );
+    }
+    let history = lasting.shown.history.lock();
+    history.unwrap_or_else(std::sync::PoisonError::into_inner).recovered(fact);
+    begun
+}
+
+fn us(duration: std::time::Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+async fn begin_with(lasting: &Arc<Lasting>, fact: &mut RecoveryFact) -> Result<(), JobError> {
     let of_thread = Arc::clone(lasting);
     let runtime = tokio::runtime::Handle::current();
     let prepared = tokio::task::spawn_blocking(move || {
@@ -123,11 +152,17 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     })
     .await
     .map_err(|e| JobError::internal(format!("could not start the dataflow: {e}")))??;
-    let Prepared { incarnation, first, filling, restored } = prepared;
+    let Prepared { incarnation, first, filling, restored, steps } = prepared;
+    (fact.epoch, fact.choose_us, fact.restore_us, fact.build_us) =
+        (restored.0, us(steps.choose), us(steps.restore), us(steps.build));
+    let waiting = Instant::now();
     let mut visible = first.await.unwrap_or_else(|_| Err("the first barrier was lost".to_owned()));
+    fact.first_barrier_us = us(waiting.elapsed());
     if visible.is_ok() {
+        let waiting = Instant::now();
         // Acknowledged DML that the checkpoint lacks is replayed before anything is read.
         visible = incarnation.running.coordinator().ask(Message::Tick).await;
+        fact.replay_us = us(waiting.elapsed());
     }
     if let Err(reason) = visible {
         let failed = Arc::clone(&incarnation);
@@ -152,9 +187,7 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     }
     tokio::spawn(memory::keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
     lasting.set_incarnation(Some(Arc::clone(&incarnation)));
-    settle(lasting, &incarnation).await?;
-    tracing::info!(epoch = %restored, elapsed_ms = started.elapsed().as_millis() as u64, "dataflow is running");
-    Ok(())
+    settle(lasting, &incarnation).await
 }
 
 /// Catches up with what was dropped, or became complete, while the dataflow was put together: there was

@@ -31,6 +31,7 @@ use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
 
@@ -44,12 +45,30 @@ pub struct Prepared {
     pub filling: Vec<ObjectId>,
     /// The restored epoch.
     pub restored: Epoch,
+    /// How long it took so far.
+    pub steps: Steps,
+}
+
+/// Time in the steps of a restore.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
+    /// Choosing the newest intact checkpoint, downloading what the disk lacks of it.
+    pub choose: Duration,
+    /// Opening the store with it.
+    pub restore: Duration,
+    /// Planning and building the jobs.
+    pub build: Duration,
 }
 
 /// Puts a dataflow together that starts from the newest intact checkpoint.
 pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
+    let mut steps = Steps::default();
+    let mut step = Instant::now();
+    let mut took = || std::mem::replace(&mut step, Instant::now()).elapsed();
     let manifest = lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)?;
+    steps.choose = took();
     let store = open_store(lasting, manifest.as_ref())?;
+    steps.restore = took();
     let restored = manifest.as_ref().map_or(Epoch::ZERO, |m| m.epoch);
     let dml_position = manifest.as_ref().map_or(0, |m| m.dml_position);
     // A checkpoint older than the last one may be all that is intact: it replays more.
@@ -115,7 +134,8 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     };
     crate::failpoint::hit("restart.before_jobs").map_err(|e| JobError::internal(e.to_string()))?;
     let first = incarnation.running.change(specs, &[], Some(&from))?;
-    Ok(Prepared { incarnation, first, filling, restored })
+    steps.build = took();
+    Ok(Prepared { incarnation, first, filling, restored, steps })
 }
 
 fn start_apply(

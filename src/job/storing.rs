@@ -109,7 +109,6 @@ impl ManifestFacts {
         let completed = storage::store(&self.storage, manifest, cancel)?;
         let us = |duration: std::time::Duration| duration.as_micros() as u64;
         let parts = CheckpointParts {
-            barrier_us: 0,
             encode_us: us(applied.encode),
             write_us: us(applied.write),
             link_us: us(applied.link),
@@ -118,6 +117,7 @@ impl ManifestFacts {
             entries: applied.entries as u64,
             files: completed.manifest.files.len() as u64,
             uploaded_bytes: completed.uploaded.bytes,
+            ..CheckpointParts::default()
         };
         let Completed { total_bytes, new_bytes, .. } = completed;
         Ok(StoredCheckpoint { total_bytes, new_bytes, parts })

@@ -79,19 +79,44 @@ fn database_metrics(serve: &ServeContext) -> String {
 }
 
 fn checkpoint_metrics(out: &mut Metrics, db: &Database) {
-    let checkpoints = db.checkpoint_facts();
-    let of_status = |status: &str| checkpoints.iter().filter(|c| c.status == status).count() as f64;
-    let by_status = ["pending", "completed", "aborted"].map(|s| (format!("status=\"{s}\""), of_status(s)));
-    out.gauge("weir_checkpoint_recent", "Checkpoints among the last few hundred, by status.", by_status);
-    let Some(last) = checkpoints.iter().rfind(|c| c.status == "completed") else { return };
+    let (checkpoints, totals) = {
+        let history = db.history();
+        (history.checkpoints(), history.totals())
+    };
     let one = |value: f64| [(String::new(), value)];
+    let ended = [("completed", totals.completed), ("aborted", totals.aborted)];
+    let ended = ended.map(|(status, n)| (format!("status=\"{status}\""), n as f64));
+    out.counter("weir_checkpoint_total", "Checkpoints that ended since the server started.", ended);
+    let failures = one(totals.consecutive_failures as f64);
+    out.gauge("weir_checkpoint_consecutive_failures", "Aborted since the last completed one.", failures);
+    let pending = checkpoints.iter().filter(|c| c.status == "pending").count();
+    out.gauge("weir_checkpoint_pending", "Checkpoints under way.", one(pending as f64));
+    let Some(last) = checkpoints.iter().rfind(|c| c.status == "completed") else { return };
     out.gauge("weir_checkpoint_last_epoch", "The last completed checkpoint.", one(last.epoch as f64));
-    let seconds = last.duration_us as f64 / 1e6;
-    out.gauge("weir_checkpoint_last_duration_seconds", "From trigger to manifest.", one(seconds));
+    let seconds = |us: u64| us as f64 / 1e6;
+    let duration = one(seconds(last.duration_us));
+    out.gauge("weir_checkpoint_last_duration_seconds", "From trigger to manifest.", duration);
+    let parts = &last.parts;
+    let phases = [
+        ("barrier", parts.barrier_us),
+        ("align", parts.align_us),
+        ("seal", parts.seal_us),
+        ("encode", parts.encode_us),
+        ("write", parts.write_us),
+        ("link", parts.link_us),
+        ("upload", parts.upload_us),
+        ("manifest", parts.manifest_us),
+    ];
+    let phases = phases.into_iter().chain(parts.commit_us.map(|us| ("commit", us)));
+    let phases = phases.map(|(phase, us)| (format!("phase=\"{phase}\""), seconds(us)));
+    out.gauge("weir_checkpoint_last_phase_seconds", "What the last one took, in parts.", phases);
     out.gauge("weir_checkpoint_last_bytes", "Bytes that it names.", one(last.total_bytes as f64));
     out.gauge("weir_checkpoint_last_new_bytes", "Bytes stored for it.", one(last.new_bytes as f64));
+    out.gauge("weir_checkpoint_last_files", "Files that it names.", one(parts.files as f64));
     let triggered = last.triggered_at_us as f64 / 1e6;
     out.gauge("weir_checkpoint_last_time_seconds", "When it was triggered.", one(triggered));
+    let age = (db.now_us() - last.triggered_at_us).max(0) as f64 / 1e6;
+    out.gauge("weir_checkpoint_last_age_seconds", "Since it was triggered.", one(age));
 }
 
 fn job_metrics(out: &mut Metrics, db: &Database) {

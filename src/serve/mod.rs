@@ -170,12 +170,17 @@ impl ServeContext {
 
     /// What is running now.
     pub fn facts(&self) -> RuntimeFacts {
+        let (checkpoints, recoveries) = {
+            let history = self.db.history();
+            (history.checkpoints(), history.recoveries())
+        };
         RuntimeFacts {
             now_us: self.db.now_us(),
             checkpoint_interval_us: self.db.checkpoint_interval().as_micros() as i64,
             degraded: self.db.degraded(),
             jobs: self.db.job_facts(),
-            checkpoints: self.db.checkpoint_facts(),
+            checkpoints,
+            recoveries,
             splits: self.db.split_facts(),
             sessions: self.sessions.facts(),
             expression_errors: self.db.expression_errors(),

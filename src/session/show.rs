@@ -61,7 +61,7 @@ impl Session {
             ShowTarget::Databases => vec![some(self.manager.database_name().to_owned())],
             ShowTarget::Jobs => self.db().job_facts().iter().map(|job| job_row(&catalog, job)).collect(),
             ShowTarget::Checkpoints => {
-                self.db().checkpoint_facts().iter().rev().map(checkpoint_row).collect()
+                self.db().history().checkpoints().iter().rev().map(checkpoint_row).collect()
             }
             ShowTarget::ExactlyOnce => {
                 let parties =

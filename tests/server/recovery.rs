@@ -189,3 +189,40 @@ async fn a_catalog_that_has_lost_its_end_is_said_to_be_damaged() {
     run(&client, "INSERT INTO u VALUES (2); CHECKPOINT").await;
     assert_eq!(value(&client, "SELECT count(*) FROM u").await, "2");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_checkpoints_and_recoveries_went_can_be_read_after_a_kill() {
+    let mut weir = Weir::with(&["--set", "parallelism=2"], &[]).await;
+    let mut client = weir.connect().await;
+    run(
+        &client,
+        "CREATE TABLE t (id int PRIMARY KEY, v int);
+         CREATE MATERIALIZED VIEW pairs AS SELECT a.id, b.v FROM t a JOIN t b ON a.id = b.id;
+         INSERT INTO t VALUES (1, 2); CHECKPOINT",
+    )
+    .await;
+    let newest = "SELECT max(epoch) FROM weir_catalog.checkpoints WHERE status = 'completed'";
+    let epoch = value(&client, newest).await;
+    // Every actor of the view acknowledged it: each has a join and two inputs.
+    let actors = format!(
+        "SELECT count(*), count(acknowledged_ms), count(align_ms) FROM weir_catalog.checkpoint_actors
+         WHERE epoch = {epoch} AND job = 'pairs'"
+    );
+    let actors = rows(&client, &actors).await.remove(0);
+    assert!(actors[0] != "0" && actors.iter().all(|n| *n == actors[0]), "{actors:?}");
+    weir.kill_and_restart().await;
+    client = weir.connect().await;
+    let kept = format!(
+        "SELECT kind, status, total_bytes > 0, align_ms >= 0 FROM weir_catalog.checkpoints WHERE epoch = {epoch}"
+    );
+    assert_eq!(rows(&client, &kept).await, [["aligned", "completed", "t", "t"]]);
+    let recoveries =
+        "SELECT reason, epoch, error IS NULL, total_ms >= build_ms + first_barrier_ms + replay_ms
+         FROM weir_catalog.recoveries ORDER BY started_at";
+    let found = rows(&client, recoveries).await;
+    let of = |epoch: &str| ["the server started", epoch, "t", "t"].map(str::to_owned).to_vec();
+    assert_eq!(found, [of("0"), of(&epoch)]);
+    run(&client, "RECOVER").await;
+    let reason = "SELECT reason FROM weir_catalog.recoveries ORDER BY started_at DESC LIMIT 1";
+    assert_eq!(value(&client, reason).await, "RECOVER was asked for");
+}

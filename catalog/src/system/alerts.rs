@@ -47,6 +47,8 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
         .chain(failing_checkpoints(facts))
         .chain(late_checkpoint(facts))
         .chain(slow_checkpoint(facts))
+        .chain(long_alignment(catalog, facts))
+        .chain(growing_state(facts))
         .map(row)
         .collect()
 }
@@ -155,11 +157,56 @@ fn slow_checkpoint(facts: &RuntimeFacts) -> Option<Alert> {
     })
 }
 
+/// Shorter alignments than this are nothing to look at, whatever part of a checkpoint they are.
+const ALIGNMENT_US_MIN: u64 = 100_000;
+
+fn long_alignment(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Option<Alert> {
+    let last = facts.checkpoints.iter().rev().find(|c| c.status == "completed")?;
+    let (align_us, job) = (last.parts.align_us, last.parts.align_job?);
+    (align_us >= ALIGNMENT_US_MIN && 2 * align_us > last.duration_us).then(|| Alert {
+        severity: "warning",
+        rule: "long alignment",
+        object: Some(super::checkpoints::job_name(catalog, job)),
+        message: format!(
+            "the last checkpoint waited {} ms of its {} ms for one of the job's inputs",
+            align_us / 1000,
+            last.duration_us / 1000
+        ),
+        hint: "One input is slower than the others; checkpoint.aligned_timeout lets barriers overtake."
+            .to_owned(),
+    })
+}
+
+/// A smaller state may grow as fast as it likes.
+const STATE_BYTES_MIN: u64 = 256 << 20;
+/// Within what time the state may not have grown to twice its size.
+const GROWTH_US: i64 = 600_000_000;
+
+fn growing_state(facts: &RuntimeFacts) -> Option<Alert> {
+    let mut completed = facts.checkpoints.iter().filter(|c| c.status == "completed");
+    let last = completed.clone().next_back()?;
+    let before = completed.find(|c| last.triggered_at_us - c.triggered_at_us <= GROWTH_US)?;
+    let grown = before.total_bytes.max(STATE_BYTES_MIN / 2).saturating_mul(2);
+    (last.total_bytes >= grown).then(|| Alert {
+        severity: "warning",
+        rule: "state grows fast",
+        object: None,
+        message: format!(
+            "the state grew from {} MB to {} MB within {} s",
+            before.total_bytes >> 20,
+            last.total_bytes >> 20,
+            (last.triggered_at_us - before.triggered_at_us) / 1_000_000
+        ),
+        hint: "EXPLAIN shows what each operator keeps; a WATERMARK lets windows and interval joins forget."
+            .to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::ObjectId;
-    use crate::system::facts::{CheckpointParts, DeliveryFact};
+    use crate::system::facts::DeliveryFact;
 
     fn checkpoint(status: &str, triggered_at_us: i64, duration_us: u64) -> CheckpointFact {
         CheckpointFact {
@@ -167,10 +214,8 @@ mod tests {
             triggered_at_us,
             status: status.to_owned(),
             duration_us,
-            total_bytes: 0,
-            new_bytes: 0,
-            parts: CheckpointParts::default(),
             reason: (status == "aborted").then(|| "disk full".to_owned()),
+            ..CheckpointFact::default()
         }
     }
 
@@ -203,6 +248,21 @@ mod tests {
         assert!(rules(&late)[0].contains("for 2 s"), "{:?}", rules(&late));
         let failing = facts(vec![checkpoint("aborted", 9_000_000, 1), checkpoint("aborted", 9_500_000, 1)]);
         assert!(rules(&failing)[0].contains("2 checkpoints failed in a row: disk full"));
+        let mut long = checkpoint("completed", 0, 250_000);
+        (long.parts.align_us, long.parts.align_job) = (130_000, Some(ObjectId(7)));
+        let found = rules(&facts(vec![long.clone()]));
+        assert!(found[1].contains("waited 130 ms of its 250 ms"), "{found:?}");
+        long.duration_us = 270_000;
+        assert_eq!(rules(&facts(vec![long])).len(), 1);
+        let sized = |at_us: i64, mb: u64| CheckpointFact {
+            total_bytes: mb << 20,
+            ..checkpoint("completed", at_us, 1)
+        };
+        let found = rules(&facts(vec![sized(0, 200), sized(9_000_000, 400)]));
+        assert!(found[0].contains("from 200 MB to 400 MB within 9 s"), "{found:?}");
+        // Small; or it took its time.
+        assert_eq!(rules(&facts(vec![sized(0, 2), sized(9_000_000, 255)])).len(), 0);
+        assert_eq!(rules(&facts(vec![sized(0, 200), sized(600_000_001, 400)])).len(), 0);
         let mut others = facts(Vec::new());
         others.degraded = Some("job 7: actor panicked".to_owned());
         let delivery = |state| DeliveryFact {

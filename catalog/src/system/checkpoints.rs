@@ -1,6 +1,7 @@
 //! The last checkpoints: when, how long in all and in parts, how big, and what became of them.
 
 use super::{ColumnType, Row, SystemTable, Value};
+use crate::id::ObjectId;
 use crate::snapshot::CatalogSnapshot;
 use crate::system::facts::RuntimeFacts;
 
@@ -9,6 +10,7 @@ pub const TABLE: SystemTable = SystemTable {
     name: "checkpoints",
     columns: &[
         ("epoch", ColumnType::Int8),
+        ("kind", ColumnType::Text),
         ("status", ColumnType::Text),
         ("triggered_at", ColumnType::Timestamptz),
         ("duration_ms", ColumnType::Float8),
@@ -17,22 +19,28 @@ pub const TABLE: SystemTable = SystemTable {
         ("files", ColumnType::Int8),
         ("entries", ColumnType::Int8),
         ("barrier_ms", ColumnType::Float8),
+        ("align_ms", ColumnType::Float8),
+        ("align_job", ColumnType::Text),
+        ("seal_ms", ColumnType::Float8),
+        ("seal_job", ColumnType::Text),
         ("encode_ms", ColumnType::Float8),
         ("write_ms", ColumnType::Float8),
         ("link_ms", ColumnType::Float8),
         ("upload_ms", ColumnType::Float8),
         ("manifest_ms", ColumnType::Float8),
+        ("commit_ms", ColumnType::Float8),
         ("uploaded_bytes", ColumnType::Int8),
         ("reason", ColumnType::Text),
     ],
     rows,
 };
 
-fn rows(_: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
-    let ms = |us: u64| Value::Float(us as f64 / 1000.0);
+fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
+    let job = |id: Option<ObjectId>| Value::from(id.map(|id| job_name(catalog, id)));
     let row = |c: &super::facts::CheckpointFact| {
         vec![
             c.epoch.into(),
+            c.kind.as_str().into(),
             c.status.as_str().into(),
             Value::Timestamp(c.triggered_at_us),
             ms(c.duration_us),
@@ -41,14 +49,29 @@ fn rows(_: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
             c.parts.files.into(),
             c.parts.entries.into(),
             ms(c.parts.barrier_us),
+            ms(c.parts.align_us),
+            job(c.parts.align_job),
+            ms(c.parts.seal_us),
+            job(c.parts.seal_job),
             ms(c.parts.encode_us),
             ms(c.parts.write_us),
             ms(c.parts.link_us),
             ms(c.parts.upload_us),
             ms(c.parts.manifest_us),
+            c.parts.commit_us.map_or(Value::Null, ms),
             c.parts.uploaded_bytes.into(),
             c.reason.clone().into(),
         ]
     };
     facts.checkpoints.iter().map(row).collect()
+}
+
+/// Microseconds as milliseconds.
+pub fn ms(us: u64) -> Value {
+    Value::Float(us as f64 / 1000.0)
+}
+
+/// The name of a job, or its number if it is gone.
+pub fn job_name(catalog: &CatalogSnapshot, id: ObjectId) -> String {
+    catalog.by_id(id).map_or_else(|| id.to_string(), |object| object.name.to_string())
 }

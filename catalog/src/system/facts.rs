@@ -1,6 +1,7 @@
 //! Plain records of what is running, which `serve` fills and system tables show.
 
 use crate::id::ObjectId;
+use serde::{Deserialize, Serialize};
 
 /// One streaming job and its status.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,10 +21,13 @@ pub struct JobFact {
 }
 
 /// One checkpoint.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CheckpointFact {
     /// Its epoch.
     pub epoch: u64,
+    /// `aligned`, `unaligned`.
+    pub kind: String,
     /// When its barrier was injected, microseconds since 1970.
     pub triggered_at_us: i64,
     /// `pending`, `completed`, `aborted`.
@@ -38,13 +42,40 @@ pub struct CheckpointFact {
     pub parts: CheckpointParts,
     /// Why it was aborted.
     pub reason: Option<String>,
+    /// The actors that it waits for, or waited for; of the newest few checkpoints only.
+    #[serde(skip)]
+    pub actors: Vec<ActorFact>,
+}
+
+/// An actor's part in a checkpoint. Times in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActorFact {
+    /// The actor.
+    pub actor: u64,
+    /// Its job; none before it has acknowledged.
+    pub job: Option<ObjectId>,
+    /// From the trigger until it acknowledged; none if it has not.
+    pub acknowledged_us: Option<u64>,
+    /// From the barrier on its first channel to the barrier on its last.
+    pub align_us: u64,
+    /// What the barrier cost its worker: the work of its operators to end the epoch and hand over.
+    pub seal_us: u64,
 }
 
 /// What a checkpoint took, part after part. Times in microseconds; what is not over yet is zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CheckpointParts {
     /// From the trigger until the last actor had handed over its part.
     pub barrier_us: u64,
+    /// The longest alignment of an actor, and its job.
+    pub align_us: u64,
+    /// The job of that actor.
+    pub align_job: Option<ObjectId>,
+    /// The longest that the barrier kept a worker from rows, in one actor.
+    pub seal_us: u64,
+    /// The job of that actor.
+    pub seal_job: Option<ObjectId>,
     /// What was handed over becomes entries of the store.
     pub encode_us: u64,
     /// The store takes them in.
@@ -61,6 +92,45 @@ pub struct CheckpointParts {
     pub entries: u64,
     /// Files that the manifest names.
     pub files: u64,
+    /// From the manifest until the last sink's target had what it promised.
+    pub commit_us: Option<u64>,
+}
+
+/// How checkpoints went since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CheckpointTotals {
+    /// Completed ones.
+    pub completed: u64,
+    /// Aborted ones.
+    pub aborted: u64,
+    /// Aborted ones since the last completed one.
+    pub consecutive_failures: u64,
+}
+
+/// One start of the dataflow from a checkpoint. Times in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecoveryFact {
+    /// When it began, microseconds since 1970.
+    pub started_at_us: i64,
+    /// Why.
+    pub reason: String,
+    /// The restored epoch; zero if there was no checkpoint.
+    pub epoch: u64,
+    /// Choosing the newest checkpoint whose files are whole, and downloading it if need be.
+    pub choose_us: u64,
+    /// Linking its files and opening the store.
+    pub restore_us: u64,
+    /// Planning the jobs and building their actors.
+    pub build_us: u64,
+    /// The first barrier through all of them.
+    pub first_barrier_us: u64,
+    /// Replaying acknowledged DML that the checkpoint lacked.
+    pub replay_us: u64,
+    /// From the beginning until everything ran.
+    pub total_us: u64,
+    /// Why it did not run, if it did not.
+    pub error: Option<String>,
 }
 
 /// One split of a source and how far it was read.
@@ -213,6 +283,8 @@ pub struct RuntimeFacts {
     pub degraded: Option<String>,
     /// Checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointFact>,
+    /// Starts of the dataflow, oldest first.
+    pub recoveries: Vec<RecoveryFact>,
     /// Splits and offsets.
     pub splits: Vec<SplitFact>,
     /// Connections.

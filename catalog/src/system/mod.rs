@@ -4,11 +4,13 @@
 //! what is known to its rows. The server turns rows into Arrow.
 
 pub mod alerts;
+pub mod checkpoint_actors;
 pub mod checkpoints;
 pub mod ddl_progress;
 pub mod delivery;
 pub mod facts;
 pub mod jobs;
+pub mod recoveries;
 pub mod relations;
 pub mod sink_transactions;
 pub mod sinks;
@@ -144,6 +146,8 @@ pub const TABLES: &[SystemTable] = &[
     jobs::TABLE,
     ddl_progress::TABLE,
     checkpoints::TABLE,
+    checkpoint_actors::TABLE,
+    recoveries::TABLE,
     splits::TABLE,
     sources::TABLE,
     sinks::TABLE,

@@ -4,7 +4,8 @@ use super::*;
 use crate::object::{Object, ObjectBody, ObjectState};
 use crate::relation::{MaterializedView, RowKey};
 use crate::system::facts::{
-    CheckpointFact, CheckpointParts, JobFact, SplitFact, TransactionFact, TransactionState,
+    ActorFact, CheckpointFact, CheckpointParts, JobFact, RecoveryFact, SplitFact, TransactionFact,
+    TransactionState,
 };
 use crate::{CatalogChange, Column, ObjectName};
 
@@ -57,8 +58,16 @@ fn rows_are_as_wide_as_their_table() {
             total_bytes: 10,
             new_bytes: 5,
             parts: CheckpointParts { link_us: 700, files: 3, ..CheckpointParts::default() },
-            reason: None,
+            actors: vec![ActorFact {
+                actor: 1,
+                job: Some(id),
+                acknowledged_us: None,
+                align_us: 2500,
+                seal_us: 0,
+            }],
+            ..CheckpointFact::default()
         }],
+        recoveries: vec![RecoveryFact { epoch: 9, total_us: 1000, ..RecoveryFact::default() }],
         splits: vec![SplitFact { source: id, split: "0".into(), offset: "7".into() }],
         transactions: vec![TransactionFact {
             sink: id,
@@ -84,5 +93,8 @@ fn rows_are_as_wide_as_their_table() {
     assert_eq!(progress[0][5], Value::from("50.0%"));
     let relations = (relations::TABLE.rows)(&catalog, &facts);
     assert_eq!(relations[0][6], Value::Texts(vec!["a".into()]));
-    assert_eq!((checkpoints::TABLE.rows)(&catalog, &facts)[0][3], Value::Float(1.5));
+    assert_eq!((checkpoints::TABLE.rows)(&catalog, &facts)[0][4], Value::Float(1.5));
+    let actors = (checkpoint_actors::TABLE.rows)(&catalog, &facts);
+    assert_eq!(actors[0][2..5], [Value::from("v"), Value::Null, Value::Float(2.5)]);
+    assert_eq!((recoveries::TABLE.rows)(&catalog, &facts)[0][8], Value::Float(1.0));
 }
