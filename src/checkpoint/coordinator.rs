@@ -7,10 +7,11 @@
 //!   store ── outcomes ────┘                       └── complete ─> sinks' committers, waiters
 //! ```
 
+use super::channel;
 use super::decide::{Action, Decider, Event, Settings};
 use super::history::History;
 pub use super::message::*;
-use super::participant::{ActorReport, CommitHandle, Sealed};
+use super::participant::{ActorReport, ChannelState, CommitHandle, Sealed};
 use crate::state::store::StateRead;
 use crate::stream::{ActorId, Barrier, BarrierKind, Epoch};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -33,8 +34,12 @@ pub struct Start {
     /// The DML position of the restored checkpoint: the first barrier carries it, so that what was
     /// logged since flows through a graph whose edges are all attached.
     pub restored_dml_position: u64,
-    /// Sinks' promises of the restored checkpoint.
+    /// Sinks' promises of the restored checkpoint, released ones.
     pub handles: Vec<CommitHandle>,
+    /// Whether the restored checkpoint is unaligned.
+    pub unaligned: bool,
+    /// Lets actors handle a barrier before it comes.
+    pub overtake: Box<dyn Fn(&Arc<Barrier>) + Send>,
     /// Where epochs go.
     pub store: Box<dyn EpochStore>,
     /// What is shown.
@@ -55,6 +60,8 @@ struct InFlight {
     barrier: Arc<Barrier>,
     waiting: BTreeSet<ActorId>,
     sealed: Sealed,
+    /// Rows that lay before the barrier where it was not waited for.
+    channels: Vec<(JobId, ChannelState)>,
     triggered_us: i64,
     /// The jobs that go on after its barrier.
     jobs: Arc<BTreeSet<JobId>>,
@@ -89,6 +96,10 @@ pub struct Coordinator {
     tick_waiters: Vec<Waiter>,
     checkpoint_waiters: Vec<Waiter>,
     filling: BTreeSet<JobId>,
+    /// Whether the last epoch that was injected is not shown.
+    hidden: bool,
+    /// Whether the store has rows of channels, which the next epoch removes.
+    channels_stored: bool,
     /// The DML position that the last barrier carried.
     carried: u64,
     now_us: i64,
@@ -106,7 +117,10 @@ impl Coordinator {
             messages,
             restart: Some(restart),
             given_up: None,
-            decider: Decider::new(start.settings.clone(), start.last_epoch, now_us),
+            decider: match start.unaligned {
+                true => Decider::new(start.settings.clone(), start.last_epoch, now_us).after_unaligned(),
+                false => Decider::new(start.settings.clone(), start.last_epoch, now_us),
+            },
             actors: BTreeSet::new(),
             jobs: Arc::default(),
             roots: BTreeMap::new(),
@@ -118,6 +132,8 @@ impl Coordinator {
             tick_waiters: Vec::new(),
             checkpoint_waiters: Vec::new(),
             filling: BTreeSet::new(),
+            hidden: false,
+            channels_stored: start.unaligned,
             carried: start.restored_dml_position,
             now_us: start.now_us,
             start,
@@ -199,7 +215,8 @@ impl Coordinator {
                     Action::Inject { epoch, previous, kind, mutate } => {
                         events.extend(self.inject(epoch, previous, kind, mutate, now_us));
                     }
-                    Action::Submit { epoch, store } => self.submit(epoch, store),
+                    Action::Overtake(epoch) => self.overtake(epoch),
+                    Action::Submit { epoch, visible, store } => self.submit(epoch, visible, store),
                     Action::Complete(epoch) => self.complete(epoch),
                     Action::Abort(epoch, reason) => self.abort(epoch, &reason),
                     Action::Restart(reason) => self.give_up(reason),
@@ -231,6 +248,9 @@ impl Coordinator {
             },
             now_us: self.now_us,
             mutation: None,
+            // The first one after an unaligned checkpoint comes before what is replayed.
+            unaligned: self.start.unaligned && previous == self.start.last_epoch,
+            after_unaligned: std::mem::take(&mut self.hidden),
         };
         self.carried = barrier.dml_position;
         let request = if mutate { self.mutations.pop_front() } else { None };
@@ -267,6 +287,7 @@ impl Coordinator {
             barrier,
             waiting,
             sealed: Sealed::default(),
+            channels: Vec::new(),
             triggered_us: now_us,
             jobs: self.jobs.clone(),
             filling: HashMap::new(),
@@ -297,6 +318,7 @@ impl Coordinator {
         flight.sealed.runs.extend(report.sealed.runs);
         flight.sealed.offsets.extend(report.sealed.offsets);
         flight.sealed.handles.extend(report.sealed.handles);
+        flight.channels.extend(report.channels.into_iter().map(|channel| (report.job, channel)));
         for backfill in report.sealed.backfills {
             let entry = flight.filling.entry(backfill.job).or_insert(Filling { rows: 0, done: true });
             entry.rows += backfill.rows;
@@ -322,24 +344,46 @@ impl Coordinator {
         last.then_some(report.epoch)
     }
 
-    fn submit(&mut self, epoch: Epoch, store: bool) {
+    fn overtake(&mut self, epoch: Epoch) {
+        if let Some(flight) = self.in_flight.iter().find(|f| f.barrier.epoch == epoch) {
+            (self.start.overtake)(&flight.barrier);
+        }
+    }
+
+    fn submit(&mut self, epoch: Epoch, visible: bool, store: bool) {
         let Some(flight) = self.in_flight.iter_mut().find(|f| f.barrier.epoch == epoch) else { return };
-        let sealed = std::mem::take(&mut flight.sealed);
-        // A promise is kept in every manifest until its commit is known, stored epoch or not.
-        self.uncommitted.extend(sealed.handles);
+        let mut sealed = std::mem::take(&mut flight.sealed);
+        let channels = std::mem::take(&mut flight.channels);
+        if self.channels_stored {
+            sealed.runs.push(channel::forget(epoch));
+        }
+        self.channels_stored = !visible && store;
+        if self.channels_stored {
+            channel::store(epoch, channels, &mut sealed.runs);
+            lock(&self.start.shown.history).unaligned(epoch);
+        }
+        self.hidden = !visible;
+        // A promise is kept in every manifest until its commit is known, stored epoch or not. What is not
+        // shown is not released: the next promise has it too.
+        let mut handles = self.uncommitted.clone();
+        handles.extend(sealed.handles);
+        if visible {
+            self.uncommitted.clone_from(&handles);
+        }
         let contents = store.then(|| CheckpointContents {
             epoch,
             dml_position: flight.barrier.dml_position,
             now_us: flight.barrier.now_us,
             offsets: sealed.offsets,
-            handles: self.uncommitted.clone(),
+            handles,
+            unaligned: !visible,
             jobs: flight.jobs.iter().filter(|job| !self.filling.contains(job)).copied().collect(),
         });
         if let Some(contents) = &contents {
             self.storing.insert(epoch, (contents.clone(), flight.triggered_us));
         }
         let dml_position = flight.barrier.dml_position;
-        self.start.store.submit(epoch, dml_position, sealed.runs, contents);
+        self.start.store.submit(EpochParts { epoch, dml_position, visible }, sealed.runs, contents);
     }
 
     fn visible(&mut self, epoch: Epoch, state: Arc<dyn StateRead>) {
@@ -363,7 +407,7 @@ impl Coordinator {
         if let Some((contents, _)) = self.storing.remove(&epoch) {
             self.start.store.complete(&contents);
             *lock(&self.start.shown.offsets) = contents.offsets;
-            if contents.handles.iter().any(|handle| handle.epoch == epoch) {
+            if !contents.unaligned && contents.handles.iter().any(|handle| handle.epoch == epoch) {
                 self.committing.insert(epoch);
             }
         }

@@ -8,6 +8,9 @@
 //! [`Settings::ticks_max`] barriers are in flight (injected, not visible) and at most
 //! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always
 //! goes with a checkpoint, none being pending; a storage that fails restarts nothing;
+//! a barrier is overtaken only if it is a checkpoint's, carries no mutation and is the oldest in flight; its
+//! epoch is never visible, and the barrier after it is a tick; while barriers may be overtaken, a checkpoint
+//! that all actors have not reported is alone in flight;
 //! the first barrier carries the first mutation, which brings the restored jobs in (an earlier one
 //! would let the replayed changes of tables pass before their readers are there); after `Restart`
 //! nothing more is decided.
@@ -30,6 +33,8 @@ pub struct Settings {
     pub checkpoint_timeout_us: i64,
     /// From one checkpoint's end to the next one's trigger, at least.
     pub min_pause_us: i64,
+    /// After which a checkpoint's barrier is no more waited for; 0: it always is.
+    pub aligned_timeout_us: i64,
     /// Barriers in flight at most.
     pub ticks_max: usize,
     /// Failed checkpoints in a row after which the dataflow restarts; those that the storage is to
@@ -46,6 +51,7 @@ impl Default for Settings {
             max_concurrent: 1,
             checkpoint_timeout_us: 600_000_000,
             min_pause_us: 0,
+            aligned_timeout_us: 0,
             ticks_max: 2,
             tolerable_failures: 10,
         }
@@ -104,10 +110,14 @@ pub enum Action {
         /// Whether the next waiting mutation goes with it.
         mutate: bool,
     },
+    /// Let all actors handle this barrier before it comes.
+    Overtake(Epoch),
     /// Hand a sealed epoch to the store; `store`: make its checkpoint too.
     Submit {
         /// Which.
         epoch: Epoch,
+        /// Whether readers may see it.
+        visible: bool,
         /// Whether to make a checkpoint of it.
         store: bool,
     },
@@ -123,6 +133,9 @@ pub enum Action {
 struct InFlight {
     epoch: Epoch,
     kind: BarrierKind,
+    injected_us: i64,
+    mutates: bool,
+    overtaken: bool,
     sealed: bool,
     submitted: bool,
 }
@@ -157,6 +170,10 @@ pub struct Decider {
     backfilling: bool,
     /// Whether the first barrier was injected.
     begun: bool,
+    /// Whether what was restored is unaligned: it is not visible before what it lacks was replayed.
+    restored_unaligned: bool,
+    /// Whether the last epoch is not visible: the next barrier makes it so.
+    hidden: bool,
     stopped: bool,
 }
 
@@ -180,8 +197,16 @@ impl Decider {
             mutations: 0,
             backfilling: false,
             begun: false,
+            restored_unaligned: false,
+            hidden: false,
             stopped: false,
         }
+    }
+
+    /// It starts from an unaligned checkpoint: the first epoch is not visible either.
+    pub fn after_unaligned(mut self) -> Self {
+        self.restored_unaligned = true;
+        self
     }
 
     /// The newest epoch injected.
@@ -216,6 +241,7 @@ impl Decider {
             Event::ActorFailed(reason) => self.restart(reason, &mut actions),
         }
         if !self.stopped {
+            self.overtake(now_us, &mut actions);
             self.inject(now_us, &mut actions);
         }
         actions
@@ -226,7 +252,31 @@ impl Decider {
     pub fn wake_us(&self, now_us: i64) -> i64 {
         let due_us = self.injected_us + self.settings.barrier_interval_us;
         let look_us = (self.settings.barrier_interval_us / 4).clamp(1_000, 25_000);
-        if due_us > now_us { due_us } else { now_us + look_us }
+        let next_us = if due_us > now_us { due_us } else { now_us + look_us };
+        let overtake_us =
+            self.waited_for().map(|barrier| barrier.injected_us + self.settings.aligned_timeout_us);
+        let timeout_us = self.settings.checkpoint_timeout_us;
+        let timeout_us = self.pending.front().map(|pending| pending.since_us.saturating_add(timeout_us));
+        let earlier = [overtake_us, timeout_us].into_iter().flatten();
+        earlier.fold(next_us, |next_us, at_us| next_us.min(at_us.max(now_us)))
+    }
+
+    /// The barrier that may be overtaken if it takes too long.
+    fn waited_for(&self) -> Option<&InFlight> {
+        let may = |b: &&InFlight| {
+            b.kind == BarrierKind::Checkpoint && !(b.sealed || b.mutates || b.overtaken || self.backfilling)
+        };
+        self.in_flight.front().filter(|_| self.settings.aligned_timeout_us > 0).filter(may)
+    }
+
+    fn overtake(&mut self, now_us: i64, actions: &mut Vec<Action>) {
+        let timeout_us = self.settings.aligned_timeout_us;
+        if self.waited_for().is_some_and(|barrier| now_us - barrier.injected_us >= timeout_us)
+            && let Some(barrier) = self.in_flight.front_mut()
+        {
+            barrier.overtaken = true;
+            actions.push(Action::Overtake(barrier.epoch));
+        }
     }
 
     fn sealed(&mut self, epoch: Epoch, actions: &mut Vec<Action>) {
@@ -242,9 +292,14 @@ impl Decider {
                 if let Some(pending) = pending {
                     pending.submitted = true;
                 }
-                actions.push(Action::Submit { epoch: barrier.epoch, store });
+                let visible = !barrier.overtaken;
+                actions.push(Action::Submit { epoch: barrier.epoch, visible, store });
             }
         }
+        // One that is not visible is over with its submission.
+        let before = self.in_flight.len();
+        self.in_flight.retain(|b| !(b.overtaken && b.submitted));
+        self.hidden |= self.in_flight.len() < before;
     }
 
     fn visible(&mut self, epoch: Epoch, now_us: i64) {
@@ -311,9 +366,14 @@ impl Decider {
         if self.in_flight.len() >= ticks_max {
             return;
         }
-        let checkpoint_free = self.pending.len() < self.settings.max_concurrent;
+        // Behind a checkpoint that may be overtaken nothing is sent: what follows is told how it went.
+        let alone = self.settings.aligned_timeout_us > 0 || self.in_flight.iter().any(|b| b.overtaken);
+        if alone && self.in_flight.iter().any(|b| b.kind == BarrierKind::Checkpoint && !b.sealed) {
+            return;
+        }
+        let checkpoint_free = self.pending.len() < self.settings.max_concurrent && !self.hidden;
         // A backfill relies on the change before its own being over.
-        let mutate = self.mutations > 0 && self.pending.is_empty();
+        let mutate = self.mutations > 0 && self.pending.is_empty() && !self.hidden;
         if !self.begun && !mutate {
             return;
         }
@@ -321,7 +381,10 @@ impl Decider {
             && now_us - self.checkpoint_end_us >= self.settings.min_pause_us
             && (self.moved_since_checkpoint || self.moved);
         let checkpoint = checkpoint_free && (mutate || self.want_checkpoint || checkpoint_due);
-        let asked = checkpoint && (mutate || self.want_checkpoint) || self.want_tick;
+        if alone && checkpoint && !self.in_flight.is_empty() {
+            return;
+        }
+        let asked = checkpoint && (mutate || self.want_checkpoint) || self.want_tick || self.hidden;
         // While a job fills, each barrier leaves its backfill time to read the snapshot before it.
         let since_us =
             if self.backfilling { self.visible_us.max(self.injected_us) } else { self.injected_us };
@@ -330,7 +393,9 @@ impl Decider {
         if !asked && (!due || idle) {
             return;
         }
+        let overtaken = !self.begun && self.restored_unaligned;
         self.begun = true;
+        self.hidden = false;
         let (previous, epoch) = (self.last, self.last.next());
         let kind = if checkpoint { BarrierKind::Checkpoint } else { BarrierKind::Tick };
         self.last = epoch;
@@ -344,7 +409,15 @@ impl Decider {
             self.mutations -= usize::from(mutate);
             self.pending.push_back(PendingCheckpoint { epoch, since_us: now_us, submitted: false });
         }
-        self.in_flight.push_back(InFlight { epoch, kind, sealed: false, submitted: false });
+        self.in_flight.push_back(InFlight {
+            epoch,
+            kind,
+            injected_us: now_us,
+            mutates: mutate,
+            overtaken,
+            sealed: false,
+            submitted: false,
+        });
         actions.push(Action::Inject { epoch, previous, kind, mutate });
     }
 }

@@ -100,6 +100,13 @@ impl History {
         }
     }
 
+    /// Actors did not wait for its barrier.
+    pub fn unaligned(&mut self, epoch: Epoch) {
+        if let Some(fact) = self.find(epoch) {
+            fact.kind = "unaligned".to_owned();
+        }
+    }
+
     /// All actors have acknowledged.
     pub fn sealed(&mut self, epoch: Epoch, now_us: i64) {
         if let Some(fact) = self.find(epoch) {

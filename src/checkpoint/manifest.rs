@@ -45,6 +45,10 @@ pub struct Manifest {
     pub jobs: Vec<ManifestJob>,
     /// Where every split was read up to.
     pub offsets: Vec<(OffsetKey, Offset)>,
+    /// Whether actors did not wait for its barrier: the state has the rows that lay before it, and the
+    /// promises of its own epoch are not released before another checkpoint is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unaligned: bool,
     /// What sinks promised, now or earlier, and is not acknowledged as committed.
     pub handles: Vec<CommitHandle>,
     /// The files of the state store.

@@ -66,6 +66,9 @@ pub struct CheckpointContents {
     pub offsets: Vec<(OffsetKey, Offset)>,
     /// What sinks promised and is not yet known to be committed.
     pub handles: Vec<CommitHandle>,
+    /// Whether actors did not wait for its barrier: nobody is shown it, and the promises of its own
+    /// epoch are not released.
+    pub unaligned: bool,
     /// Jobs whose whole state it holds: those that run and have caught up.
     pub jobs: Vec<JobId>,
 }
@@ -81,12 +84,23 @@ pub struct StoredCheckpoint {
     pub parts: CheckpointParts,
 }
 
+/// An epoch on its way to the store.
+#[derive(Clone, Copy, Debug)]
+pub struct EpochParts {
+    /// Which.
+    pub epoch: Epoch,
+    /// The DML position that it holds.
+    pub dml_position: u64,
+    /// Whether it is published.
+    pub visible: bool,
+}
+
 /// Where sealed epochs go. Both calls return at once; outcomes come back as messages.
 pub trait EpochStore: Send {
-    /// Applies `runs`, publishes the epoch ([`Message::Visible`]) and, with `contents`, makes the
+    /// Applies `runs`, publishes the epoch if it is to be ([`Message::Visible`]) and, with `contents`, makes the
     /// checkpoint ([`Message::Durable`] or [`Message::CheckpointFailed`]).
-    fn submit(&mut self, epoch: Epoch, dml_position: u64, runs: Writes, contents: Option<CheckpointContents>);
-    /// A checkpoint is complete: sinks may commit what it promised.
+    fn submit(&mut self, epoch: EpochParts, runs: Writes, contents: Option<CheckpointContents>);
+    /// A checkpoint is complete: sinks may commit what it promised, unless it is unaligned.
     fn complete(&mut self, contents: &CheckpointContents);
 }
 

@@ -6,7 +6,7 @@
 //! data can commit it. `commit` is idempotent: a second one of the same handle changes nothing.
 
 use crate::state::writes::Writes;
-use crate::stream::{ActorId, Epoch};
+use crate::stream::{ActorId, ChangeBatch, Epoch};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_catalog::{JobId, ObjectId};
@@ -81,6 +81,16 @@ pub struct BarrierTimes {
     pub seal: Duration,
 }
 
+/// Rows on their way to an operator when its actor handled a barrier before it came: part of that
+/// checkpoint, for the operator to take first after a restore.
+#[derive(Clone, Debug)]
+pub struct ChannelState {
+    /// The number of the input in the job's plan, cut for more than one actor.
+    pub input: u32,
+    /// The rows, in order channel by channel.
+    pub batches: Vec<ChangeBatch>,
+}
+
 /// An actor's acknowledgement of a barrier.
 #[derive(Debug)]
 pub struct ActorReport {
@@ -94,4 +104,6 @@ pub struct ActorReport {
     pub epoch: Epoch,
     /// What its operators handed over.
     pub sealed: Sealed,
+    /// What lay before the barrier in its channels, if it did not wait for it.
+    pub channels: Vec<ChannelState>,
 }

@@ -13,6 +13,8 @@ pub struct DatabaseConfig {
     pub checkpoint_interval: Duration,
     /// `checkpoint.timeout`
     pub checkpoint_timeout: Duration,
+    /// `checkpoint.aligned_timeout`; zero: barriers are always waited for.
+    pub checkpoint_aligned_timeout: Duration,
     /// `checkpoint.min_pause`
     pub checkpoint_min_pause: Duration,
     /// `checkpoint.phase`; none: spread.
@@ -83,6 +85,7 @@ impl DatabaseConfig {
             barrier_interval: duration("barrier.interval"),
             checkpoint_interval: duration("checkpoint.interval"),
             checkpoint_timeout: duration("checkpoint.timeout"),
+            checkpoint_aligned_timeout: duration("checkpoint.aligned_timeout"),
             checkpoint_min_pause: duration("checkpoint.min_pause"),
             checkpoint_phase: parse_duration(&value("checkpoint.phase")),
             checkpoint_max_concurrent: number("checkpoint.max_concurrent"),

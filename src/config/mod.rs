@@ -104,6 +104,7 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("checkpoint.interval", Kind::Duration, "1s", Scope::Database, "The time between checkpoints; 0: only on demand."),
     setting("checkpoint.max_concurrent", Kind::Integer(1, 16), "1", Scope::Database, "How many checkpoints may be pending at once."),
     setting("checkpoint.max_retained", Kind::Integer(1, 1000), "3", Scope::Database, "How many completed checkpoints are kept."),
+    setting("checkpoint.aligned_timeout", Kind::Duration, "0", Scope::Database, "How long a checkpoint waits for its barrier to pass through full channels; then the barrier overtakes their rows, which become part of the checkpoint. 0: it waits until checkpoint.timeout."),
     setting("checkpoint.min_pause", Kind::Duration, "0", Scope::Database, "The least time from one checkpoint's end to the next one's start."),
     setting("checkpoint.phase", Kind::DurationOrAuto, "auto", Scope::Database, "Where in the interval, by the clock, checkpoints are triggered; auto: databases of one machine are spread over it."),
     setting("checkpoint.storage", Kind::StorageUrl, "local", Scope::Database, "Where checkpoints are kept: local (the data directory), or as well at a URL (s3://, gs://, az://, hdfs://, file://); credentials come from the environment."),

@@ -11,19 +11,14 @@
 //!   │ WEIRSNK1 │ frame │ frame │                  │ frame │                  │  frame …     │
 //!   └──────────┴───────┴───────┴──────────────────┴───────┴──────────────────┴──────────────┘
 //!   frame = length u32 | crc32 of the body u32 | body
-//!   body  = diffs u32 (0: all +1) | that many i64 | rows as an Arrow IPC stream       little-endian
+//!   body  = changes, as stream/encoded.rs writes them                                 little-endian
 //! ```
 //! **Invariant:** a file is removed when no writer has it open and no sealed part of it waits for
 //! delivery.
 
 use crate::checkpoint::participant::CommitHandle;
 use crate::state::durable;
-use crate::stream::{ChangeBatch, Epoch};
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamReader;
-use arrow::ipc::writer::StreamWriter;
+use crate::stream::{ChangeBatch, Epoch, encoded};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -114,6 +109,7 @@ impl SinkLog {
             pending: Vec::new(),
             pending_rows: 0,
             open: None,
+            last: None,
         }
     }
 
@@ -224,6 +220,8 @@ pub struct SinkLogWriter {
     pending: Vec<ChangeBatch>,
     pending_rows: usize,
     open: Option<OpenFile>,
+    /// The part that was sealed last, until it is known whether it is released.
+    last: Option<SealedPart>,
 }
 
 impl SinkLogWriter {
@@ -234,7 +232,9 @@ impl SinkLogWriter {
         }
         self.pending_rows += batch.num_rows();
         self.pending.push(batch.clone());
-        if self.pending_rows >= FRAME_ROWS { self.write_frame() } else { Ok(()) }
+        // Until what was sealed last is confirmed nothing comes behind it in a file that is to end there.
+        let ends = self.last.is_some() && self.is_long();
+        if self.pending_rows >= FRAME_ROWS && !ends { self.write_frame() } else { Ok(()) }
     }
 
     /// Makes everything appended since the last seal durable, as `epoch`. `None`: there was nothing.
@@ -246,13 +246,39 @@ impl SinkLogWriter {
         let part =
             SealedPart { file: open.name.clone(), start: open.sealed, end: open.length, rows: open.rows };
         (open.sealed, open.rows) = (open.length, 0);
-        let full = open.length >= ROLL_BYTES;
         self.log.release(&part.file, |file| file.waiting += 1);
-        if full {
+        let payload = serde_json::to_string(&part)?;
+        self.last = Some(part);
+        Ok(Some(CommitHandle { sink: self.sink, actor: self.actor, epoch, payload }))
+    }
+
+    /// What was sealed last is released with its checkpoint: a file that is long enough ends there.
+    pub fn confirm(&mut self) {
+        if self.last.take().is_some() && self.is_long() {
             self.close();
         }
-        let payload = serde_json::to_string(&part)?;
-        Ok(Some(CommitHandle { sink: self.sink, actor: self.actor, epoch, payload }))
+    }
+
+    fn is_long(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.length >= ROLL_BYTES && open.rows == 0)
+    }
+
+    /// What was sealed last is not released: the next part holds it too.
+    pub fn take_back(&mut self) {
+        if let (Some(part), Some(open)) = (self.last.take(), &mut self.open) {
+            (open.sealed, open.rows) = (part.start, open.rows + part.rows);
+            self.log.release(&part.file, |file| file.waiting = file.waiting.saturating_sub(1));
+        }
+    }
+
+    /// Appends what the restored checkpoint has promised and not released: the next part holds it.
+    pub fn carry(&mut self, promised: &[CommitHandle]) -> io::Result<()> {
+        for handle in promised {
+            for changes in self.log.read(&SealedPart::of(handle)?)? {
+                self.append(&changes?.0)?;
+            }
+        }
+        Ok(())
     }
 
     fn write_frame(&mut self) -> io::Result<()> {
@@ -261,7 +287,7 @@ impl SinkLogWriter {
         }
         let pending = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
-        let body = encode(&pending).map_err(io::Error::other)?;
+        let body = encoded::encode(&pending).map_err(io::Error::other)?;
         let open = match &mut self.open {
             Some(open) => open,
             none => none.insert(self.log.create(&self.stem)?),
@@ -294,25 +320,6 @@ impl Drop for SinkLogWriter {
     }
 }
 
-fn encode(batches: &[ChangeBatch]) -> Result<Vec<u8>, ArrowError> {
-    let rows: Vec<&RecordBatch> = batches.iter().map(ChangeBatch::rows).collect();
-    let rows = concat_batches(&rows[0].schema(), rows)?;
-    let mut body = Vec::with_capacity(rows.get_array_memory_size() + 1024);
-    if batches.iter().all(|b| b.diffs().is_none()) {
-        body.extend_from_slice(&0u32.to_le_bytes());
-    } else {
-        body.extend_from_slice(&(rows.num_rows() as u32).to_le_bytes());
-        for batch in batches {
-            (0..batch.num_rows()).for_each(|row| body.extend_from_slice(&batch.diff(row).to_le_bytes()));
-        }
-    }
-    let mut writer = StreamWriter::try_new(&mut body, &rows.schema())?;
-    writer.write(&rows)?;
-    writer.finish()?;
-    drop(writer);
-    Ok(body)
-}
-
 /// Reads a sealed part, frame by frame: its changes, and how many bytes of the log they take.
 #[derive(Debug)]
 pub struct SinkLogReader {
@@ -336,7 +343,7 @@ impl SinkLogReader {
             return Err(damaged(&self.name, "a checksum does not match"));
         }
         self.left -= 8 + length;
-        let changes = decode(&body).map_err(|e| damaged(&self.name, e))?;
+        let changes = encoded::decode(&body).map_err(|e| damaged(&self.name, e))?;
         Ok((changes, 8 + length))
     }
 }
@@ -353,20 +360,6 @@ impl Iterator for SinkLogReader {
             frame
         })
     }
-}
-
-fn decode(body: &[u8]) -> Result<ChangeBatch, ArrowError> {
-    let short = || ArrowError::IpcError("a frame is too short".into());
-    let (count, rest) = body.split_first_chunk::<4>().ok_or_else(short)?;
-    let count = u32::from_le_bytes(*count) as usize;
-    let (diffs, rows) = rest.split_at_checked(count * 8).ok_or_else(short)?;
-    let rows = StreamReader::try_new(rows, None)?.next().ok_or_else(short)??;
-    if count == 0 {
-        return Ok(ChangeBatch::insertions(rows));
-    }
-    let diffs: Vec<i64> =
-        diffs.chunks_exact(8).map(|d| i64::from_le_bytes(d.try_into().unwrap_or_default())).collect();
-    Ok(ChangeBatch::new(rows, diffs))
 }
 
 fn damaged(name: &str, why: impl std::fmt::Display) -> io::Error {

@@ -5,17 +5,24 @@
 //! output is full, or when its budget is spent. At a barrier it hands over its operators' part of
 //! the epoch and sends the barrier on; that is all a barrier costs it. An output that is attached
 //! later is told the watermarks that were sent before.
+//!
+//! A barrier that takes too long is overtaken ([`Overtake`]): the actor finishes what it has in hand,
+//! however full its outputs are, hands over as at any barrier, and reports once it knows what lay before
+//! the barrier in its channels. These rows go on as if nothing had happened; after a restore they are
+//! replayed before anything else.
 
 use super::align::{Aligned, Aligner};
 use super::chain::{Chain, Effect, Filled};
 use super::dispatch;
 use super::exchange::{ActorSignal, Edge, Pending, Routing};
 use super::operator::{OUTPUT_ROWS_MAX, OperatorError, OutputItem, Polled};
+use super::overtake::Overtake;
 use super::room::Room;
-use crate::checkpoint::participant::{ActorReport, BarrierTimes, Sealed};
-use crate::stream::{ActorId, Barrier, ChangeBatch, Message, Watermark};
+use crate::checkpoint::participant::{ActorReport, BarrierTimes, ChannelState, Sealed};
+use crate::failpoint;
+use crate::stream::{ActorId, Barrier, ChangeBatch, Epoch, Message, Watermark};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +30,8 @@ use weir_catalog::JobId;
 
 /// Steps that a turn may take before the worker goes to the next actor.
 const TURN_STEPS_MAX: usize = 64;
+/// After so long a turn ends with the step that it is at: where a step is slow, others wait for one only.
+const TURN_TIME_MAX: Duration = Duration::from_millis(5);
 
 /// While there is input, a piece of a fill is taken up for so many rows of it, or after so long: the
 /// sooner an operator is complete, the sooner its rows cost no more lookups.
@@ -55,6 +64,8 @@ pub struct ActorShared {
     pub moved: Arc<AtomicBool>,
     /// What memory is left for operators to be complete again.
     pub room: Arc<Room>,
+    /// The barrier that is not waited for.
+    pub overtake: Arc<Overtake>,
     /// By actor: groups and rows that its operators remembered at the last checkpoint.
     pub state_entries: Mutex<HashMap<ActorId, usize>>,
 }
@@ -68,6 +79,18 @@ pub enum Turn {
     Idle(Option<i64>),
     /// It got its last barrier.
     Ended,
+}
+
+/// Rows that an operator takes first after a restore.
+pub struct Replay {
+    /// The operator's place in the chain.
+    pub node: usize,
+    /// Which of its inputs.
+    pub port: usize,
+    /// The number of that input in the plan.
+    pub input: u32,
+    /// The rows.
+    pub batch: ChangeBatch,
 }
 
 /// One running copy of a fragment.
@@ -88,6 +111,15 @@ pub struct Actor {
     ended: bool,
     /// What the barrier took that the operators are at.
     times: Option<BarrierTimes>,
+    /// By input: its number in the plan. Empty for a root, whose barriers come from the coordinator and
+    /// need not be waited for.
+    inputs: Vec<u32>,
+    /// What lay before a restored checkpoint's barrier, to be taken before anything else.
+    replay: VecDeque<Replay>,
+    /// The last barrier that was handled.
+    last: Epoch,
+    /// A report that waits for what lay before its barrier.
+    unaligned: Option<ActorReport>,
     /// When the last piece of a fill was taken up, and how many rows have come since.
     filled_us: i64,
     filled_rows: usize,
@@ -120,6 +152,10 @@ impl Actor {
             watermarks: Vec::new(),
             ended: false,
             times: None,
+            inputs: Vec::new(),
+            replay: VecDeque::new(),
+            last: Epoch::ZERO,
+            unaligned: None,
             filled_us: 0,
             filled_rows: 0,
             polled_us: 0,
@@ -131,10 +167,27 @@ impl Actor {
         &mut self.chain
     }
 
+    /// Numbers its inputs: it may then handle barriers that have not come on all of them.
+    pub fn with_inputs(mut self, inputs: Vec<u32>) -> Self {
+        self.inputs = inputs;
+        self
+    }
+
+    /// Adds rows that are taken before all others.
+    pub fn replay(&mut self, replay: Replay) {
+        self.replay.push_back(replay);
+    }
+
     /// Works for a while.
     pub fn turn(&mut self, now_us: i64) -> Result<Turn, OperatorError> {
+        let begun = Instant::now();
         for _ in 0..TURN_STEPS_MAX {
-            if !self.has_room() {
+            if begun.elapsed() > TURN_TIME_MAX {
+                break;
+            }
+            self.report_unaligned();
+            let overtake = self.shared.overtake.due(self.last);
+            if overtake.is_none() && !self.has_room() {
                 // A full channel signals when it has room.
                 return Ok(Turn::Idle(None));
             }
@@ -145,14 +198,28 @@ impl Actor {
                 }
                 continue;
             }
+            if let Some(barrier) = overtake.filter(|_| !self.inputs.is_empty()) {
+                self.overtake(&barrier);
+                continue;
+            }
             if now_us - self.filled_us >= FILL_PAUSE_US || self.filled_rows >= FILL_ROWS {
                 (self.filled_us, self.filled_rows) = (now_us, 0);
                 self.chain.fill(&self.shared.room)?;
+            }
+            // Edges to other jobs are attached by the first barrier.
+            if self.last > Epoch::ZERO
+                && let Some(Replay { node, port, batch, .. }) = self.replay.pop_front()
+            {
+                self.shared.moved.store(true, Ordering::Release);
+                self.be_slow()?;
+                self.chain.change_at(node, port, batch);
+                continue;
             }
             match self.aligner.take() {
                 Aligned::Changes(input, batch) => {
                     self.shared.moved.store(true, Ordering::Release);
                     self.filled_rows += batch.num_rows();
+                    self.be_slow()?;
                     self.chain.change(input, batch);
                 }
                 Aligned::Watermark(input, watermark) => self.chain.watermark(input, watermark),
@@ -168,6 +235,41 @@ impl Actor {
             }
         }
         Ok(Turn::Busy)
+    }
+
+    /// Where tests make it so.
+    fn be_slow(&self) -> Result<(), OperatorError> {
+        if failpoint::any() {
+            let hit = failpoint::hit(&format!("batch.of_job_{}", self.job));
+            hit.map_err(|e| OperatorError::Internal(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Handles a barrier that has not come on all channels.
+    fn overtake(&mut self, barrier: &Barrier) {
+        self.aligner.overtake(barrier);
+        self.times = Some(BarrierTimes { align: self.aligner.took(), seal: Duration::ZERO });
+        self.chain.barrier(&Arc::new(Barrier { unaligned: true, ..barrier.clone() }));
+    }
+
+    /// Reports a barrier that was not waited for, once all that lay before it is known.
+    fn report_unaligned(&mut self) {
+        if self.unaligned.is_some()
+            && let Some(records) = self.aligner.take_records()
+            && let Some(mut report) = self.unaligned.take()
+        {
+            let of_inputs = self.inputs.iter().zip(records);
+            let of_inputs = of_inputs.map(|(&input, batches)| ChannelState { input, batches });
+            report.channels.extend(of_inputs.filter(|state| !state.batches.is_empty()));
+            self.shared.events.reported(report);
+        }
+    }
+
+    /// What is still to be replayed.
+    fn to_replay(&self) -> Vec<ChannelState> {
+        let state = |r: &Replay| ChannelState { input: r.input, batches: vec![r.batch.clone()] };
+        self.replay.iter().map(state).collect()
     }
 
     /// One step of the operators.
@@ -275,7 +377,15 @@ impl Actor {
         }
         let times = self.times.take().unwrap_or_default();
         let (actor, job, epoch) = (self.id, self.job, barrier.epoch);
-        self.shared.events.reported(ActorReport { actor, job, times, epoch, sealed });
+        self.last = epoch;
+        let mut report = ActorReport { actor, job, times, epoch, sealed, channels: Vec::new() };
+        if barrier.unaligned {
+            report.channels = self.to_replay();
+            self.unaligned = Some(report);
+            self.report_unaligned();
+        } else {
+            self.shared.events.reported(report);
+        }
     }
 }
 

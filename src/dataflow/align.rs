@@ -4,11 +4,13 @@
 //!   channel 0   r r B ─ ─ ─ held        the barrier came first here; what follows it waits
 //!   channel 1   r r r r B               when it is on every channel it is handed on, once
 //! ```
+//! A barrier can also be overtaken ([`Aligner::overtake`]): the actor has handled it before it came, and
+//! what lay before it in each channel is recorded. It is left out then when it comes.
 
 use super::exchange::Receiver;
 use crate::stream::check::EpochOrder;
 use crate::stream::watermark::WatermarkMerge;
-use crate::stream::{Barrier, ChangeBatch, Message, Watermark};
+use crate::stream::{Barrier, ChangeBatch, Epoch, Message, Watermark};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +48,8 @@ pub struct Aligner {
     /// How long the last one took from the first channel to the last.
     took: Duration,
     held: usize,
+    /// The last barrier that was overtaken.
+    overtaken: Epoch,
     next: usize,
     order: EpochOrder,
 }
@@ -74,6 +78,7 @@ impl Aligner {
             since: None,
             took: Duration::ZERO,
             held: 0,
+            overtaken: Epoch::ZERO,
             next: 0,
             order: EpochOrder::default(),
         }
@@ -99,6 +104,35 @@ impl Aligner {
         Aligned::Empty
     }
 
+    /// The actor handles `barrier` without waiting for it, and for what lies before it. Must be the next
+    /// barrier that would be handed on.
+    pub fn overtake(&mut self, barrier: &Barrier) {
+        self.order.check(barrier);
+        self.overtaken = barrier.epoch;
+        self.took = self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.barrier = None;
+        self.held = 0;
+        for channel in &mut self.channels {
+            // Where it came already nothing lies before it.
+            if !std::mem::take(&mut channel.held) {
+                channel.receiver.record(barrier.epoch);
+            }
+        }
+    }
+
+    /// What lay before the overtaken barrier, by input, in order channel by channel; none until it was
+    /// sent on every channel.
+    pub fn take_records(&mut self) -> Option<Vec<Vec<ChangeBatch>>> {
+        if !self.channels.iter().all(|channel| channel.receiver.is_recorded()) {
+            return None;
+        }
+        let mut records = vec![Vec::new(); self.members.len()];
+        for channel in &self.channels {
+            records[channel.input].extend(channel.receiver.take_record());
+        }
+        Some(records)
+    }
+
     /// How long the last barrier took from its first channel to its last.
     pub fn took(&self) -> Duration {
         self.took
@@ -113,6 +147,7 @@ impl Aligner {
                 let time_us = self.merge_watermark(input, member, watermark)?;
                 Some(Aligned::Watermark(input, Watermark { column: watermark.column, time_us }))
             }
+            Message::Barrier(barrier) if barrier.epoch <= self.overtaken => None,
             Message::Barrier(barrier) => {
                 channel.held = true;
                 self.held += 1;

@@ -186,6 +186,11 @@ impl Chain {
         self.stack.push(Step::Watermark(node, port, watermark));
     }
 
+    /// Puts rows into a port of the operator `node`.
+    pub fn change_at(&mut self, node: usize, port: usize, batch: ChangeBatch) {
+        self.stack.push(Step::Change(node, port, batch));
+    }
+
     /// Puts in a barrier.
     pub fn barrier(&mut self, barrier: &Arc<Barrier>) {
         assert!(self.stack.is_empty(), "a barrier is handled only when all before it is done");

@@ -5,7 +5,7 @@
 //! barrier can't be held up by a full channel. When a channel is full its sender's actor is not
 //! given turns until the receiver has taken something: that is the backpressure.
 
-use crate::stream::{ActorId, Message};
+use crate::stream::{ActorId, ChangeBatch, Epoch, Message};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -84,6 +84,26 @@ struct Queue {
     messages: VecDeque<Message>,
     rows: usize,
     bytes: usize,
+    record: Option<Record>,
+}
+
+/// The rows that lie in a channel before a barrier, copied for a checkpoint that does not wait for it.
+struct Record {
+    until: Epoch,
+    batches: Vec<ChangeBatch>,
+    complete: bool,
+}
+
+impl Record {
+    fn take_note(&mut self, message: &Message) {
+        match message {
+            _ if self.complete => {}
+            Message::Changes(batch) => self.batches.push(batch.clone()),
+            Message::Barrier(barrier) => self.complete = barrier.epoch >= self.until,
+            // Sources repeat their watermarks after a restore.
+            Message::Watermark(_) => {}
+        }
+    }
 }
 
 struct Channel {
@@ -154,6 +174,9 @@ impl Sender {
                 queue.rows += batch.num_rows();
                 queue.bytes += batch.memory();
             }
+            if let Some(record) = &mut queue.record {
+                record.take_note(&message);
+            }
             queue.messages.push_back(message);
         }
         self.0.receiver.notify();
@@ -179,6 +202,24 @@ impl Receiver {
             sender.notify();
         }
         Some(message)
+    }
+
+    /// Copies the rows that wait, and those that are still sent, up to the barrier of `until`.
+    pub fn record(&self, until: Epoch) {
+        let mut queue = self.0.queue.lock();
+        let mut record = Record { until, batches: Vec::new(), complete: false };
+        queue.messages.iter().for_each(|message| record.take_note(message));
+        queue.record = Some(record);
+    }
+
+    /// Whether the barrier that is recorded up to was sent, or nothing is recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.0.queue.lock().record.as_ref().is_none_or(|record| record.complete)
+    }
+
+    /// Takes what was recorded.
+    pub fn take_record(&self) -> Vec<ChangeBatch> {
+        self.0.queue.lock().record.take().map_or_else(Vec::new, |record| record.batches)
     }
 
     /// Whether nothing waits.

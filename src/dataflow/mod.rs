@@ -15,6 +15,7 @@ pub mod dispatch;
 pub mod exchange;
 pub mod fill;
 pub mod operator;
+pub mod overtake;
 pub mod room;
 pub mod worker;
 

@@ -24,6 +24,8 @@ struct WorkerShared {
     signal: Arc<WorkerSignal>,
     arriving: Mutex<Vec<Actor>>,
     stop: AtomicBool,
+    /// Every actor is to have a turn, whatever it waits for.
+    rouse: AtomicBool,
     /// Bytes that its actors should forget about.
     evict: AtomicUsize,
     /// Bytes that its actors' operators hold.
@@ -45,6 +47,7 @@ impl Worker {
             signal: Arc::default(),
             arriving: Mutex::default(),
             stop: AtomicBool::new(false),
+            rouse: AtomicBool::new(false),
             evict: AtomicUsize::new(0),
             memory: AtomicUsize::new(0),
             filling: Mutex::default(),
@@ -60,6 +63,15 @@ impl Worker {
     /// A signal for an actor that will run here.
     pub fn actor_signal(&self) -> Arc<ActorSignal> {
         ActorSignal::new(Arc::clone(&self.shared.signal))
+    }
+
+    /// What gives each of its actors a turn, whatever they wait for.
+    pub fn rouser(&self) -> impl Fn() + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            shared.rouse.store(true, Ordering::Release);
+            shared.signal.notify();
+        }
     }
 
     /// Gives the worker an actor.
@@ -120,13 +132,14 @@ fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
         if seats.len() > known {
             measured_us = 0;
         }
+        let roused = shared.rouse.swap(false, Ordering::AcqRel);
         let mut busy = false;
         let mut wake_us: Option<i64> = None;
         let mut ended = false;
         for seat in &mut seats {
             let now_us = clock_us();
             let due = seat.wake_us.is_some_and(|t| t <= now_us);
-            if seat.actor.signal.take() || seat.busy || due {
+            if seat.actor.signal.take() || seat.busy || due || roused {
                 match turn(&mut seat.actor, now_us) {
                     Ok(Turn::Busy) => (seat.busy, seat.wake_us) = (true, None),
                     Ok(Turn::Idle(until_us)) => (seat.busy, seat.wake_us) = (false, until_us),

@@ -27,6 +27,8 @@ pub struct NewActor {
     pub worker: usize,
     /// Its vnodes.
     pub vnodes: VnodeSet,
+    /// The fragment that it runs, by its index.
+    pub fragment: usize,
     /// Where the coordinator sends its barriers, if it is a root.
     pub control: Option<Sender>,
 }
@@ -117,14 +119,14 @@ impl Site<'_> {
         let (control, receiver) = channel(place.signal.clone(), self.channel_bytes);
         let aligner = Aligner::new(vec![vec![receiver]]);
         let actor = Actor::new(place.id, job, place.signal, self.shared.clone(), aligner, chain, edges);
-        NewActor { actor, worker: place.worker, vnodes, control: Some(control) }
+        NewActor { actor, worker: place.worker, vnodes, fragment: 0, control: Some(control) }
     }
 
-    /// A job of planned fragments.
+    /// A job of planned fragments; `inputs` are those of its plan.
     pub fn fragments(
         &self,
         job: JobId,
-        fragments: &[Fragment],
+        (fragments, inputs): (&[Fragment], &[(u32, usize)]),
         context: Contexts<'_>,
         tail: Tail<'_>,
     ) -> Result<Assembled, JobError> {
@@ -164,7 +166,17 @@ impl Site<'_> {
                 }
                 let edges = edges.remove(&(index, i)).unwrap_or_default();
                 let tail = if index == last { Some(tail) } else { None };
-                assembled.actors.push(self.fragment_actor(job, fragment, i, place, edges, context, tail)?);
+                let mut new = self.fragment_actor(job, fragment, i, place, edges, context, tail)?;
+                new.fragment = index;
+                let number = |(node, port): (usize, usize)| {
+                    let target = (fragment.nodes[node].node.id, port);
+                    inputs.iter().position(|input| *input == target).map(|number| number as u32)
+                };
+                let numbers = fragment.inputs.iter().map(|(_, target)| number(*target));
+                if let Some(numbers) = numbers.collect::<Option<Vec<u32>>>() {
+                    new.actor = new.actor.with_inputs(numbers);
+                }
+                assembled.actors.push(new);
             }
         }
         Ok(assembled)
@@ -204,7 +216,7 @@ impl Site<'_> {
         let chain = Chain::new(nodes, inputs, polled, vnodes.clone(), self.state.clone());
         let aligner = Aligner::new(place.receivers);
         let actor = Actor::new(place.id, job, place.signal, self.shared.clone(), aligner, chain, edges);
-        Ok(NewActor { actor, worker: place.worker, vnodes, control: None })
+        Ok(NewActor { actor, worker: place.worker, vnodes, fragment: 0, control: None })
     }
 
     /// Channels to each of `places` from each of `upstream` actors. The sending ends: by place.

@@ -2,9 +2,13 @@
 //! that its roots get, and the state that its actors start from.
 
 use super::assemble::NewActor;
+use super::graph::{Fragment, FragmentInput};
 use super::manager::JobError;
 use super::running::RestoredState;
 use crate::checkpoint::coordinator::Inject;
+use crate::checkpoint::participant::ChannelState;
+use crate::dataflow::actor::Replay;
+use crate::dataflow::dispatch;
 use crate::dataflow::exchange::{Edge, Routing, Sender};
 use crate::dataflow::operator::{OperatorError, Restored};
 use crate::stream::{ActorId, Message};
@@ -41,6 +45,45 @@ pub fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Resu
         .into_iter()
         .collect::<Result<(), _>>()
         .map_err(|e| JobError::internal(format!("could not restore: {e}")))
+}
+
+/// Gives actors what lay before the barrier of the restored checkpoint on their inputs: to those that have
+/// it now, if there are more or fewer. `inputs` are those of the job's plan, `key_of` tells by which
+/// columns the rows of a relation are placed.
+pub fn replay(
+    actors: &mut [NewActor],
+    fragments: &[Fragment],
+    inputs: &[(u32, usize)],
+    channels: &[ChannelState],
+    key_of: &dyn Fn(ObjectId) -> Vec<usize>,
+) -> Result<(), JobError> {
+    for ChannelState { input, batches } in channels {
+        let unknown =
+            || JobError::internal(format!("the checkpoint has rows for input {input}, which is none"));
+        let (operator, port) = *inputs.get(*input as usize).ok_or_else(unknown)?;
+        let of = |fragment: &Fragment| fragment.nodes.iter().position(|n| n.node.id == operator);
+        let found = fragments.iter().enumerate().find_map(|(f, fragment)| Some((f, of(fragment)?, port)));
+        // An exchange that is the root of the plan is there for several actors only: behind it is the tail.
+        let last = fragments.len() - 1;
+        let (fragment, node, port) = found.unwrap_or((last, fragments[last].nodes.len(), 0));
+        let feeds = fragments[fragment].inputs.iter().find(|(_, target)| *target == (node, port));
+        let columns = match feeds {
+            Some((FragmentInput::Fragment { columns, .. }, _)) => columns.clone(),
+            Some((FragmentInput::Relation(relation), _)) => key_of(*relation),
+            None => Vec::new(),
+        };
+        let mut actors: Vec<&mut NewActor> = actors.iter_mut().filter(|a| a.fragment == fragment).collect();
+        for batch in batches {
+            let parts = dispatch::partition(batch, &columns, actors.len())
+                .map_err(|e| JobError::internal(format!("could not place rows of a channel: {e}")))?;
+            for (new, batch) in actors.iter_mut().zip(parts) {
+                if let Some(batch) = batch {
+                    new.actor.replay(Replay { node, port, input: *input, batch });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The outputs that an upstream job's actors (`outputs`, routed by `key`) gain: to the reading fragment's actors, whose

@@ -81,6 +81,19 @@ pub fn cut(root: &PlanNode, parallelism: usize) -> Vec<Fragment> {
     cutter.fragments
 }
 
+/// What comes from outside to the fragments of a plan that is cut for several actors: the operator's
+/// number and port that each input feeds. An input's place here stays the same at any parallelism, and
+/// where operators without state come or go.
+pub fn inputs(root: &PlanNode) -> Vec<(u32, usize)> {
+    let fragments = cut(root, 2);
+    let of = |fragment: &Fragment| {
+        let target =
+            |&(_, (node, port)): &(FragmentInput, (usize, usize))| (fragment.nodes[node].node.id, port);
+        fragment.inputs.iter().map(target).collect::<Vec<_>>()
+    };
+    fragments.iter().flat_map(of).collect()
+}
+
 /// Counts how often each stateful part occurs; what is within a part that occurs again counts once.
 fn count_parts(node: &PlanNode, counts: &mut HashMap<String, usize>) {
     if let Some(part) = part_of(node) {

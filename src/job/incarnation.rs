@@ -237,6 +237,7 @@ impl Lasting {
             max_concurrent: config.checkpoint_max_concurrent,
             checkpoint_timeout_us: us(config.checkpoint_timeout),
             min_pause_us: us(config.checkpoint_min_pause),
+            aligned_timeout_us: us(config.checkpoint_aligned_timeout),
             ticks_max: 2,
             tolerable_failures: u32::try_from(config.checkpoint_tolerable_failures).unwrap_or(u32::MAX),
         }

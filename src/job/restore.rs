@@ -15,8 +15,10 @@ use super::restart::replace_failed;
 use super::running::{Ground, JobSpec, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
+use crate::checkpoint::channel;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Start};
 use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::participant::ChannelState;
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::channel_bytes;
 use crate::dataflow::worker::clock_us;
@@ -32,7 +34,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
+use weir_catalog::{CatalogSnapshot, JobId, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
 
 /// What a start waits for.
@@ -87,6 +89,10 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let coordinator = CoordinatorHandle::new(sender);
     let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
     open_sink_logs(lasting, &handles)?;
+    let unaligned = manifest.as_ref().is_some_and(|m| m.unaligned);
+    let (carried, handles): (Vec<_>, Vec<_>) =
+        handles.into_iter().partition(|handle| unaligned && handle.epoch == restored);
+    lasting.sink_logs.carry(carried);
     let committers = Arc::new(Committers::new(
         (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
         lasting.epochs.lock().last,
@@ -113,9 +119,10 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let facts = manifest_facts(lasting, &fingerprints);
     let store = Store::start(apply, coordinator.clone(), storing.clone(), committers.clone(), facts)
         .map_err(|e| JobError::io("start the checkpoint writer", &e))?;
+    let overtake = running.overtaker();
+    let start = Start { overtake, ..coordinator_start(lasting, manifest.as_ref(), handles, store, moved)? };
     let thread =
-        Coordinator::spawn(coordinator_start(lasting, manifest.as_ref(), handles, store, moved)?, messages)
-            .map_err(|e| JobError::io("start the coordinator", &e))?;
+        Coordinator::spawn(start, messages).map_err(|e| JobError::io("start the coordinator", &e))?;
     let incarnation = Arc::new(Incarnation {
         running,
         storing,
@@ -126,7 +133,14 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let specs = specs(lasting, &incarnation, manifest.as_ref())?;
     let filling =
         specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
+    let mut channels: HashMap<JobId, Vec<ChannelState>> = HashMap::new();
+    if unaligned {
+        for (job, state) in channel::read(&*published.state, restored).map_err(JobError::from_state)? {
+            channels.entry(job).or_default().push(state);
+        }
+    }
     let from = RestoredState {
+        channels,
         state: published.state,
         offsets: manifest.map_or_else(HashMap::new, |m| m.offsets.into_iter().collect()),
         epoch: restored,
@@ -270,6 +284,8 @@ fn coordinator_start(
         restored_dml_position: manifest.map_or(0, |m| m.dml_position),
         now_us: manifest.map_or(0, |m| m.now_us),
         handles,
+        unaligned: manifest.is_some_and(|m| m.unaligned),
+        overtake: Box::new(|_| {}),
         store: Box::new(store),
         shown: lasting.shown.clone(),
         moved,

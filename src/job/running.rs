@@ -6,12 +6,12 @@
 
 use super::assemble::{Assembled, NewActor, Site};
 use super::build::{BuildContext, OpenSource, assign_tables};
-use super::edges::{edges_to, fills, inject, reads, restore_actors};
-use super::graph::{Fragment, cut};
+use super::edges::{self, edges_to, fills, inject, reads, restore_actors};
+use super::graph::{self, Fragment, cut};
 use super::manager::JobError;
 use super::tail::{self, Tails};
 use crate::checkpoint::coordinator::{CoordinatorHandle, Message as Told, MutationRequest, Shown};
-use crate::checkpoint::participant::{ActorReport, Offset, OffsetKey};
+use crate::checkpoint::participant::{ActorReport, ChannelState, Offset, OffsetKey};
 use crate::connectors::registry;
 use crate::dataflow::actor::{ActorEvents, ActorShared};
 use crate::dataflow::chain::StateSource;
@@ -23,7 +23,7 @@ use crate::operators::expr::ErrorCounter;
 use crate::operators::source::{SourceReader, SourceShared, SourceSpec};
 use crate::state::store::StateRead;
 use crate::state::table::TableLayout;
-use crate::stream::{ActorId, Epoch, Mutation};
+use crate::stream::{ActorId, Barrier, Epoch, Mutation};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub struct RestoredState {
     pub epoch: Epoch,
     /// The DML position that its tables hold.
     pub dml_position: u64,
+    /// Rows that lay before its barrier, by the job that they were on their way in.
+    pub channels: HashMap<JobId, Vec<ChannelState>>,
 }
 
 pub(super) struct RunningJob {
@@ -121,6 +123,7 @@ impl Running {
             pending: Arc::default(),
             moved: ground.moved.clone(),
             room: Arc::default(),
+            overtake: Arc::default(),
             state_entries: Default::default(),
         });
         let workers = (0..ground.parallelism)
@@ -133,6 +136,16 @@ impl Running {
             workers,
             tables: Arc::default(),
             jobs: Mutex::default(),
+        })
+    }
+
+    /// What lets all actors handle a barrier before it comes.
+    pub fn overtaker(&self) -> Box<dyn Fn(&Arc<Barrier>) + Send> {
+        let overtake = self.shared.overtake.clone();
+        let rousers: Vec<_> = self.workers.iter().map(Worker::rouser).collect();
+        Box::new(move |barrier| {
+            overtake.set(barrier);
+            rousers.iter().for_each(|rouse| rouse());
         })
     }
 
@@ -237,7 +250,7 @@ impl Running {
             (_, Some(plan)) => {
                 let reads = reads(&plan.root);
                 self.open_sources(jobs, change, (id, &reads), restored)?;
-                (self.build_planned(jobs, spec, plan, &errors)?, reads)
+                (self.build_planned(jobs, spec, plan, (&errors, restored))?, reads)
             }
             (_, None) => return Err(JobError::internal("a job needs a plan")),
         };
@@ -258,7 +271,7 @@ impl Running {
         jobs: &HashMap<JobId, RunningJob>,
         spec: &JobSpec,
         plan: &StreamPlan,
-        errors: &ErrorCounter,
+        (errors, restored): (&ErrorCounter, Option<&RestoredState>),
     ) -> Result<Assembled, JobError> {
         let id = spec.object.id;
         let fragments: Vec<Fragment> = cut(&plan.root, self.ground.parallelism);
@@ -288,10 +301,19 @@ impl Running {
             }
         };
         let append_only = plan.root.properties.append_only;
+        let actors = fragments.last().map_or(1, |root| root.parallelism);
         let tail = |actor: usize, _: &_| {
+            let actor = (actor, actors);
             self.ground.tails.operator(&spec.object, actor, append_only, &self.ground.layouts).map(Some)
         };
-        self.site(jobs).fragments(id, &fragments, &context, &tail)
+        let inputs = graph::inputs(&plan.root);
+        let mut assembled = self.site(jobs).fragments(id, (&fragments, &inputs), &context, &tail)?;
+        if let Some(channels) = restored.filter(|_| spec.restored).and_then(|r| r.channels.get(&id)) {
+            let key_of =
+                |relation: ObjectId| jobs.get(&relation).map_or_else(Vec::new, |job| job.key.clone());
+            edges::replay(&mut assembled.actors, &fragments, &inputs, channels, &key_of)?;
+        }
+        Ok(assembled)
     }
 
     /// Starts the shared readers of sources that nobody has read so far.
@@ -428,7 +450,7 @@ impl SiteOf<'_> {
     fn fragments(
         &self,
         job: JobId,
-        fragments: &[Fragment],
+        fragments: (&[Fragment], &[(u32, usize)]),
         context: super::assemble::Contexts<'_>,
         tail: super::assemble::Tail<'_>,
     ) -> Result<Assembled, JobError> {

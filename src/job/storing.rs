@@ -10,7 +10,7 @@
 
 use super::committers::Committers;
 use crate::checkpoint::coordinator::{
-    CheckpointContents, CoordinatorHandle, EpochStore, Message, StoredCheckpoint,
+    CheckpointContents, CoordinatorHandle, EpochParts, EpochStore, Message, StoredCheckpoint,
 };
 use crate::checkpoint::decide::Fault;
 use crate::checkpoint::manifest::{Manifest, ManifestJob};
@@ -20,7 +20,6 @@ use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
 use crate::state::writes::Writes;
-use crate::stream::Epoch;
 use crate::threads::ThreadKind;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -99,6 +98,7 @@ impl ManifestFacts {
             now_us: contents.now_us,
             jobs: contents.jobs.iter().map(of_job).collect(),
             offsets: contents.offsets.clone(),
+            unaligned: contents.unaligned,
             handles: contents.handles.clone(),
             // Filled in where the directory is read.
             format: 0,
@@ -208,8 +208,7 @@ impl Store {
 impl EpochStore for Store {
     fn submit(
         &mut self,
-        epoch: Epoch,
-        dml_position: u64,
+        EpochParts { epoch, dml_position, visible }: EpochParts,
         runs: Writes,
         contents: Option<CheckpointContents>,
     ) {
@@ -225,6 +224,7 @@ impl EpochStore for Store {
         let sealed = SealedEpoch {
             epoch,
             dml_position,
+            visible,
             runs,
             drop_tables: std::mem::take(&mut *self.storing.dropped.lock()),
             checkpoint: dir,
@@ -232,7 +232,9 @@ impl EpochStore for Store {
         let applied = futures::executor::block_on(self.apply.submit(sealed));
         match contents {
             Some(contents) => {
-                self.committers.sealed(&contents);
+                if !contents.unaligned {
+                    self.committers.sealed(&contents);
+                }
                 // If the thread is gone the dataflow is ending.
                 let _ = self.making.as_ref().map(|making| making.send(Making { contents, applied }));
             }
@@ -241,7 +243,9 @@ impl EpochStore for Store {
     }
 
     fn complete(&mut self, contents: &CheckpointContents) {
-        self.committers.complete(contents);
+        if !contents.unaligned {
+            self.committers.complete(contents);
+        }
         (self.completed)(contents);
     }
 }

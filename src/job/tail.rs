@@ -3,8 +3,9 @@
 
 use super::build::Lookup;
 use super::manager::JobError;
+use crate::checkpoint::participant::CommitHandle;
 use crate::connectors::registry;
-use crate::connectors::sink_log::SinkLog;
+use crate::connectors::sink_log::{SinkLog, SinkLogWriter};
 use crate::dataflow::operator::Operator;
 use crate::dml::log::DmlLog;
 use crate::operators::materialize::{ConflictCounter, Materialize};
@@ -35,12 +36,14 @@ pub struct SinkLogs {
     dir: PathBuf,
     generation: u64,
     open: Mutex<HashMap<ObjectId, Arc<SinkLog>>>,
+    /// What the restored checkpoint promised and did not release: it goes with the next promise.
+    carried: Mutex<Vec<CommitHandle>>,
 }
 
 impl SinkLogs {
     /// Logs below `dir`, written by the server's life `generation`.
     pub fn new(dir: PathBuf, generation: u64) -> Self {
-        Self { dir, generation, open: Mutex::default() }
+        Self { dir, generation, open: Mutex::default(), carried: Mutex::default() }
     }
 
     /// The directory of a sink's log.
@@ -50,11 +53,7 @@ impl SinkLogs {
 
     /// The log of `sink`; `restored` are the promises of the restored checkpoint, by which files
     /// that nobody needs are told apart when it is opened first.
-    pub fn open(
-        &self,
-        sink: ObjectId,
-        restored: &[crate::checkpoint::participant::CommitHandle],
-    ) -> std::io::Result<Arc<SinkLog>> {
+    pub fn open(&self, sink: ObjectId, restored: &[CommitHandle]) -> std::io::Result<Arc<SinkLog>> {
         let mut open = self.open.lock();
         if let Some(log) = open.get(&sink) {
             return Ok(log.clone());
@@ -62,6 +61,24 @@ impl SinkLogs {
         let log = SinkLog::open(&self.dir(sink), restored)?;
         open.insert(sink, log.clone());
         Ok(log)
+    }
+
+    /// What the writers opened from now on append first.
+    pub fn carry(&self, promised: Vec<CommitHandle>) {
+        *self.carried.lock() = promised;
+    }
+
+    /// A writer for the log of `sink`, for its actor number `actor` of `actors`.
+    fn writer(&self, sink: ObjectId, (actor, actors): (usize, usize)) -> std::io::Result<SinkLogWriter> {
+        let mut writer = self.open(sink, &[])?.writer(sink, actor as u32, self.generation);
+        // Those of actors that are no more are the first one's.
+        let own = |h: &&CommitHandle| {
+            let of_actor = h.actor as usize;
+            h.sink == sink && (of_actor == actor || (actor == 0 && of_actor >= actors))
+        };
+        let carried: Vec<CommitHandle> = self.carried.lock().iter().filter(own).cloned().collect();
+        writer.carry(&carried)?;
+        Ok(writer)
     }
 
     /// The sinks that have a directory.
@@ -76,6 +93,7 @@ impl SinkLogs {
     /// Closes all logs: the next incarnation opens them anew.
     pub fn close(&self) {
         self.open.lock().clear();
+        self.carried.lock().clear();
     }
 
     /// Removes the log of a dropped sink.
@@ -93,20 +111,19 @@ impl Tails {
         (self.objects)(id).filter(|o| o.kind() == weir_catalog::ObjectKind::Source)
     }
 
-    /// The last operator of `object`'s job, for the actor `actor` of its root fragment.
+    /// The last operator of `object`'s job, for an actor of its root fragment: its number, of so many.
     pub fn operator(
         &self,
         object: &Object,
-        actor: usize,
+        actor: (usize, usize),
         append_only: bool,
         layouts: &Lookup<Arc<TableLayout>>,
     ) -> Result<Box<dyn Operator>, JobError> {
         match &object.body {
             ObjectBody::Sink(sink) if registry::discards(sink) => Ok(Box::new(Discard)),
             ObjectBody::Sink(sink) => {
-                let log =
-                    self.sink_logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
-                let writer = log.writer(object.id, actor as u32, self.sink_logs.generation);
+                let writer = self.sink_logs.writer(object.id, actor);
+                let writer = writer.map_err(|e| JobError::io("open the sink log", &e))?;
                 let insertions_only = sink.sink_type == SinkType::AppendOnly && !append_only;
                 Ok(Box::new(SinkWriter::new(writer, insertions_only)))
             }

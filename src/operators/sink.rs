@@ -38,6 +38,10 @@ impl Operator for SinkWriter {
     }
 
     fn seal(&mut self, barrier: &Barrier, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        match barrier.after_unaligned {
+            true => self.log.take_back(),
+            false => self.log.confirm(),
+        }
         if barrier.is_checkpoint() {
             sealed.handles.extend(self.log.seal(barrier.epoch)?);
         }

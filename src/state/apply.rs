@@ -34,6 +34,8 @@ pub struct SealedEpoch {
     pub epoch: Epoch,
     /// The DML position that it holds; published with it.
     pub dml_position: u64,
+    /// Whether it is published.
+    pub visible: bool,
     /// The writes of all actors.
     pub runs: Writes,
     /// Tables that go after the writes.
@@ -184,13 +186,15 @@ impl Writer {
         let mut applied = self.write(sealed.runs, &sealed.drop_tables).inspect_err(|error| {
             self.failed = Some(error.to_string());
         })?;
-        let published = Published {
-            epoch: sealed.epoch,
-            dml_position: sealed.dml_position,
-            state: self.store.snapshot(),
-        };
-        self.publish.send_replace(published.clone());
-        (self.on_published)(&published);
+        if sealed.visible {
+            let published = Published {
+                epoch: sealed.epoch,
+                dml_position: sealed.dml_position,
+                state: self.store.snapshot(),
+            };
+            self.publish.send_replace(published.clone());
+            (self.on_published)(&published);
+        }
         if let Some(dir) = &sealed.checkpoint {
             let started = Instant::now();
             // Only this checkpoint fails: what was applied is whole.

@@ -48,6 +48,12 @@ pub struct Barrier {
     pub now_us: i64,
     /// A change of the graph.
     pub mutation: Option<Arc<Mutation>>,
+    /// Whether the actor that handles it has not waited for it: what lies before it in the actor's
+    /// channels becomes part of the checkpoint.
+    pub unaligned: bool,
+    /// Whether the barrier before was not waited for: what sinks promised with it is released with their
+    /// next promise only.
+    pub after_unaligned: bool,
 }
 
 impl Barrier {

@@ -8,6 +8,7 @@ pub mod barrier;
 pub mod builder;
 pub mod change;
 pub mod check;
+pub mod encoded;
 pub mod epoch;
 pub mod message;
 pub mod vnode;

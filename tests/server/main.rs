@@ -21,5 +21,6 @@ mod sinks;
 mod storage;
 mod transactions;
 mod two_phase;
+mod unaligned;
 mod watermarks;
 mod wire;

@@ -12,7 +12,10 @@ struct World {
     now_us: i64,
     injected: Vec<(Epoch, BarrierKind, bool)>,
     sealed: HashSet<Epoch>,
-    submitted: Vec<(Epoch, bool)>,
+    /// Epoch, whether its checkpoint is made, whether it is shown.
+    submitted: Vec<(Epoch, bool, bool)>,
+    overtaken: HashSet<Epoch>,
+    /// How many of the submitted ones are applied.
     visible: usize,
     stored: HashSet<Epoch>,
     ended: HashSet<Epoch>,
@@ -22,12 +25,13 @@ struct World {
 }
 
 impl World {
-    fn new(max_concurrent: usize) -> Self {
+    fn new(max_concurrent: usize, aligned_timeout_us: i64) -> Self {
         let settings = Settings {
             max_concurrent,
             barrier_interval_us: 10,
             checkpoint_interval_us: 20,
             checkpoint_timeout_us: 60,
+            aligned_timeout_us,
             tolerable_failures: 1,
             ..Settings::default()
         };
@@ -38,6 +42,7 @@ impl World {
             injected: Vec::new(),
             sealed: HashSet::new(),
             submitted: Vec::new(),
+            overtaken: HashSet::new(),
             visible: 0,
             stored: HashSet::new(),
             ended: HashSet::new(),
@@ -55,10 +60,10 @@ impl World {
         for (epoch, ..) in self.injected.iter().filter(|(e, ..)| !self.sealed.contains(e)) {
             events.push(Event::Sealed(*epoch));
         }
-        if let Some((epoch, _)) = self.submitted.get(self.visible) {
+        if let Some((epoch, ..)) = self.submitted.get(self.visible) {
             events.push(Event::Visible(*epoch));
         }
-        for (epoch, store) in &self.submitted[..self.visible] {
+        for (epoch, store, _) in &self.submitted[..self.visible] {
             if *store && !self.stored.contains(epoch) {
                 events.push(Event::Durable(*epoch));
                 for fault in [Fault::Dataflow, Fault::Storage] {
@@ -76,7 +81,10 @@ impl World {
         }
         match &event {
             Event::Sealed(e) => drop(self.sealed.insert(*e)),
-            Event::Visible(_) => self.visible += 1,
+            Event::Visible(_) => {
+                self.visible += 1;
+                self.apply_hidden();
+            }
             Event::Durable(e) | Event::CheckpointFailed(e, ..) => drop(self.stored.insert(*e)),
             Event::WantMutation => self.mutations_wanted += 1,
             _ => {}
@@ -88,8 +96,28 @@ impl World {
             assert!(!of_storage || !matches!(action, Action::Restart(_)), "the storage restarts nothing");
             self.check(action);
         }
+        self.apply_hidden();
         let in_flight = self.injected.len() - self.visible;
         assert!(in_flight <= 2, "{in_flight} barriers in flight");
+    }
+
+    /// What nobody is shown is applied without a word.
+    fn apply_hidden(&mut self) {
+        while self.submitted.get(self.visible).is_some_and(|(.., shown)| !shown) {
+            self.visible += 1;
+        }
+    }
+
+    fn check_inject(&self, kind: BarrierKind) {
+        let unsealed = self.injected.iter().filter(|(e, ..)| !self.sealed.contains(e));
+        if self.decider.settings.aligned_timeout_us > 0 {
+            let behind = unsealed.clone().any(|(_, k, _)| *k == BarrierKind::Checkpoint);
+            assert!(!behind, "nothing is behind a checkpoint that may be overtaken");
+            let before = self.injected.len() > self.visible;
+            assert!(kind == BarrierKind::Tick || !before, "nothing is before one");
+        }
+        let after_hidden = self.injected.last().is_some_and(|(e, ..)| self.overtaken.contains(e));
+        assert!(!after_hidden || kind == BarrierKind::Tick, "what was hidden is shown first");
     }
 
     fn check(&mut self, action: Action) {
@@ -99,6 +127,7 @@ impl World {
                 assert_eq!((previous, epoch), (last, last.next()), "epochs follow each other");
                 assert!(!mutate || kind == BarrierKind::Checkpoint, "a mutation goes with a checkpoint");
                 assert!(mutate || !self.injected.is_empty(), "the first barrier brings the jobs in");
+                self.check_inject(kind);
                 let open = self
                     .injected
                     .iter()
@@ -112,12 +141,19 @@ impl World {
                 let mutated = self.injected.iter().filter(|(.., m)| *m).count();
                 assert!(mutated <= self.mutations_wanted, "no mutation that nobody asked for");
             }
-            Action::Submit { epoch, store } => {
+            Action::Overtake(epoch) => {
+                let (_, kind, mutates) = *self.injected.iter().find(|(e, ..)| *e == epoch).expect("injected");
+                assert!(kind == BarrierKind::Checkpoint && !mutates && !self.sealed.contains(&epoch));
+                let oldest = self.injected[self.visible].0;
+                assert!(oldest == epoch && self.overtaken.insert(epoch), "the oldest in flight, once");
+            }
+            Action::Submit { epoch, visible, store } => {
                 let next = self.injected[self.submitted.len()];
                 assert_eq!(epoch, next.0, "submitted in order, once");
                 assert!(self.sealed.contains(&epoch), "sealed before submitted");
                 assert!(!store || next.1 == BarrierKind::Checkpoint);
-                self.submitted.push((epoch, store));
+                assert_eq!(visible, !self.overtaken.contains(&epoch), "hidden if overtaken");
+                self.submitted.push((epoch, store, visible));
             }
             Action::Complete(epoch) => {
                 assert!(self.stored.contains(&epoch), "durable before complete");
@@ -145,15 +181,77 @@ fn walk(world: &World, depth: usize, visited: &mut usize) -> usize {
 
 #[test]
 fn every_order_of_events_keeps_the_invariants() {
-    for max_concurrent in [1, 2] {
+    for (max_concurrent, aligned_timeout_us) in [(1, 0), (2, 0), (1, 15), (2, 15)] {
         let mut visited = 0;
-        walk(&World::new(max_concurrent), 6, &mut visited);
-        let mut begun = World::new(max_concurrent);
+        walk(&World::new(max_concurrent, aligned_timeout_us), 6, &mut visited);
+        let mut begun = World::new(max_concurrent, aligned_timeout_us);
         begun.step(Event::WantMutation);
         let most = walk(&begun, 6, &mut visited);
         assert!(visited > 50_000, "only {visited} states were visited");
-        assert_eq!(most, max_concurrent);
+        assert!(most == max_concurrent || aligned_timeout_us > 0, "{most}");
     }
+}
+
+/// A decider whose first barrier is over, and that overtakes after 15 us.
+fn overtaking() -> World {
+    let mut world = World::new(1, 15);
+    for event in
+        [Event::WantMutation, Event::Sealed(Epoch(8)), Event::Visible(Epoch(8)), Event::Durable(Epoch(8))]
+    {
+        world.step(event);
+    }
+    world
+}
+
+#[test]
+fn every_order_of_events_around_an_overtaken_barrier_keeps_the_invariants() {
+    let mut world = overtaking();
+    world.step(Event::WantCheckpoint);
+    let mut visited = 0;
+    walk(&world, 6, &mut visited);
+    world.step(Event::Time);
+    assert!(world.overtaken.contains(&Epoch(9)), "{:?}", world.decider);
+    walk(&world, 6, &mut visited);
+    assert!(visited > 20_000, "only {visited} states were visited");
+}
+
+#[test]
+fn an_overtaken_checkpoint_completes_and_the_tick_after_it_shows_it() {
+    let mut world = overtaking();
+    world.step(Event::WantCheckpoint);
+    // It is woken for it.
+    assert!(world.decider.wake_us(world.now_us) <= world.now_us + 15);
+    world.step(Event::Time);
+    world.step(Event::Sealed(Epoch(9)));
+    assert_eq!(world.submitted.last(), Some(&(Epoch(9), true, false)));
+    assert_eq!(world.injected.last(), Some(&(Epoch(10), BarrierKind::Tick, false)));
+    world.step(Event::Durable(Epoch(9)));
+    assert!(world.ended.contains(&Epoch(9)));
+    // The tick itself is waited for, however long it takes; then the next checkpoint may be overtaken.
+    world.step(Event::WantCheckpoint);
+    for _ in 0..5 {
+        world.step(Event::Time);
+    }
+    assert_eq!(world.injected.last(), Some(&(Epoch(10), BarrierKind::Tick, false)));
+    world.step(Event::Sealed(Epoch(10)));
+    world.step(Event::Visible(Epoch(10)));
+    assert_eq!(world.injected.last(), Some(&(Epoch(11), BarrierKind::Checkpoint, false)));
+    world.step(Event::Time);
+    assert!(world.overtaken.contains(&Epoch(11)));
+}
+
+#[test]
+fn a_start_from_an_unaligned_checkpoint_shows_nothing_before_it_is_replayed() {
+    let mut decider = Decider::new(Settings::default(), Epoch(7), 0).after_unaligned();
+    decider.decide(Event::WantMutation, 0);
+    let sealed = decider.decide(Event::Sealed(Epoch(8)), 1);
+    assert_eq!(sealed[0], Action::Submit { epoch: Epoch(8), visible: false, store: true });
+    assert!(
+        matches!(sealed[1], Action::Inject { epoch: Epoch(9), kind: BarrierKind::Tick, .. }),
+        "{sealed:?}"
+    );
+    let sealed = decider.decide(Event::Sealed(Epoch(9)), 2);
+    assert_eq!(sealed[0], Action::Submit { epoch: Epoch(9), visible: true, store: false });
 }
 
 #[test]
@@ -205,10 +303,13 @@ fn a_late_checkpoint_times_out_and_its_epoch_is_not_stored() {
     let mut decider = Decider::new(Settings::default(), Epoch::ZERO, 0);
     let injected = decider.decide(Event::WantMutation, 0);
     assert!(matches!(injected[..], [Action::Inject { kind: BarrierKind::Checkpoint, .. }]));
+    // However far apart barriers are, it is looked at in time.
+    decider.set(Settings { barrier_interval_us: 3_600_000_000, ..Settings::default() });
+    assert_eq!(decider.wake_us(0), 600_000_000);
     let late = decider.decide(Event::Time, 600_000_000);
     assert!(late.contains(&Action::Abort(Epoch(1), "checkpoint timed out".into())));
     let sealed = decider.decide(Event::Sealed(Epoch(1)), 600_000_001);
-    assert!(sealed.contains(&Action::Submit { epoch: Epoch(1), store: false }));
+    assert!(sealed.contains(&Action::Submit { epoch: Epoch(1), visible: true, store: false }));
     assert_eq!(decider.decide(Event::Durable(Epoch(1)), 600_000_002), vec![]);
 }
 

@@ -21,6 +21,7 @@ pub(in super::super) fn manifest(epoch: u64) -> Manifest {
             OffsetKey { reader: ObjectId(20_001), scan: 0, split: "p\"0".to_owned() },
             Offset("42".to_owned()),
         )],
+        unaligned: false,
         handles: vec![CommitHandle {
             sink: ObjectId(3),
             actor: 0,

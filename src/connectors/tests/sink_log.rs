@@ -1,6 +1,7 @@
 //! The sink log: what is sealed is read back, what a crash left behind is not, files go when used.
 
 use super::*;
+use arrow::array::RecordBatch;
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::Int64Type;
 
@@ -94,6 +95,8 @@ fn a_file_is_removed_when_delivered_and_closed() {
     let second = writer.seal(Epoch(2)).unwrap().unwrap();
     assert!(log.bytes() >= ROLL_BYTES);
     writer.append(&batch(0..5, 1)).unwrap();
+    // It is released: what was appended since goes to another file.
+    writer.confirm();
     let third = writer.seal(Epoch(3)).unwrap().unwrap();
     assert_eq!(files(dir.path()), ["0-1-0.log", "0-1-1.log"]);
     log.committed(&[second]).unwrap();
@@ -101,6 +104,41 @@ fn a_file_is_removed_when_delivered_and_closed() {
     drop(writer);
     log.committed(&[third]).unwrap();
     assert!(files(dir.path()).is_empty());
+}
+
+#[test]
+fn what_is_not_released_goes_with_the_next_promise() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = SinkLog::open(dir.path(), &[]).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.append(&batch(0..5, 1)).unwrap();
+    let hidden = writer.seal(Epoch(1)).unwrap().unwrap();
+    writer.append(&batch(5..7, -1)).unwrap();
+    writer.take_back();
+    let whole = writer.seal(Epoch(2)).unwrap().unwrap();
+    assert_eq!(read(&log, &whole).unwrap().len(), 7);
+    writer.confirm();
+    // The same where the file is as long as a file gets.
+    writer.append(&batch(0..1_200_000, 1)).unwrap();
+    writer.seal(Epoch(3)).unwrap().unwrap();
+    writer.append(&batch(0..FRAME_ROWS as i64 * 2, 1)).unwrap();
+    writer.take_back();
+    let long = writer.seal(Epoch(4)).unwrap().unwrap();
+    assert_eq!(SealedPart::of(&long).unwrap().rows, 1_200_000 + FRAME_ROWS as u64 * 2);
+    assert_eq!(files(dir.path()), ["0-1-0.log"]);
+    // Nothing promised, nothing taken back.
+    writer.confirm();
+    assert_eq!(writer.seal(Epoch(5)).unwrap(), None);
+    writer.take_back();
+    assert_eq!(writer.seal(Epoch(6)).unwrap(), None);
+    drop(writer);
+    // After a crash the next life's writer starts with it.
+    let log = SinkLog::open(dir.path(), std::slice::from_ref(&hidden)).unwrap();
+    let mut writer = log.writer(SINK, 0, 2);
+    writer.carry(&[hidden]).unwrap();
+    writer.append(&batch(9..10, 1)).unwrap();
+    let carried = writer.seal(Epoch(7)).unwrap().unwrap();
+    assert_eq!(read(&log, &carried).unwrap().len(), 6);
 }
 
 #[test]

@@ -68,6 +68,8 @@ fn barrier(epoch: u64, mutation: Option<Mutation>) -> Message {
         dml_position: 0,
         now_us: 0,
         mutation: mutation.map(Arc::new),
+        unaligned: false,
+        after_unaligned: false,
     }))
 }
 
@@ -104,9 +106,21 @@ fn values_until_barrier(receiver: &Receiver) -> (Vec<i64>, Epoch) {
     }
 }
 
-struct Fixture {
+/// Keeps reports whole.
+struct Reported(mpsc::Sender<ActorReport>);
+
+impl ActorEvents for Reported {
+    fn reported(&self, report: ActorReport) {
+        let _ = self.0.send(report);
+    }
+    fn failed(&self, _: ActorId, _: JobId, error: OperatorError) {
+        panic!("{error}");
+    }
+}
+
+struct Fixture<E = mpsc::Receiver<Result<Epoch, String>>> {
     _worker: Worker,
-    events: mpsc::Receiver<Result<Epoch, String>>,
+    events: E,
     shared: Arc<ActorShared>,
     inputs: Vec<crate::dataflow::exchange::Sender>,
     output: Receiver,
@@ -116,19 +130,24 @@ struct Fixture {
 /// An actor with one input of two channels, and one output.
 fn start() -> Fixture {
     let (sender, events) = mpsc::channel();
-    let told: Arc<dyn ActorEvents> = Arc::new(Told(sender));
+    start_with(Arc::new(Told(sender)), events, CHANNEL_BYTES_MAX)
+}
+
+/// The same, with an output that takes `output_bytes`.
+fn start_with<E>(told: Arc<dyn ActorEvents>, events: E, output_bytes: usize) -> Fixture<E> {
     let worker = Worker::start(0, told.clone()).expect("a thread");
     let shared = Arc::new(ActorShared {
         events: told,
         pending: Arc::default(),
         moved: Arc::default(),
         room: Arc::default(),
+        overtake: Arc::default(),
         state_entries: Default::default(),
     });
     let signal = worker.actor_signal();
     let (inputs, receivers): (Vec<_>, Vec<_>) =
         (0..2).map(|_| channel(signal.clone(), CHANNEL_BYTES_MAX)).unzip();
-    let (to_output, output) = channel(worker.actor_signal(), CHANNEL_BYTES_MAX);
+    let (to_output, output) = channel(worker.actor_signal(), output_bytes);
     let state: crate::dataflow::chain::StateSource =
         Arc::new(|| (Epoch::ZERO, MemoryStore::default().snapshot()));
     let node = ChainNode { operator: Box::new(Twice(Vec::new())), parent: None };
@@ -136,7 +155,8 @@ fn start() -> Fixture {
     let edge = Edge { job: JobId::FIRST_USER, routing: Routing::Forward(to_output) };
     let actor = ActorIds::default().next();
     let aligner = Aligner::new(vec![receivers]);
-    worker.add(Actor::new(actor, JobId::FIRST_USER, signal, shared.clone(), aligner, chain, vec![edge]));
+    let new = Actor::new(actor, JobId::FIRST_USER, signal, shared.clone(), aligner, chain, vec![edge]);
+    worker.add(new.with_inputs(vec![4]));
     Fixture { _worker: worker, events, shared, inputs, output, actor }
 }
 
@@ -156,6 +176,53 @@ fn a_barrier_waits_until_it_is_on_every_channel() {
     assert_eq!(values_until_barrier(&fixture.output), (vec![2, 2], Epoch(2)));
     assert_eq!(fixture.events.recv_timeout(Duration::from_secs(20)), Ok(Ok(Epoch(1))));
     assert_eq!(fixture.events.recv_timeout(Duration::from_secs(20)), Ok(Ok(Epoch(2))));
+}
+
+#[test]
+fn what_lies_before_an_overtaken_barrier_is_in_the_checkpoint_and_goes_on() {
+    let (sender, reports) = mpsc::channel();
+    // Anything fills the output.
+    let fixture = start_with(Arc::new(Reported(sender)), reports, 1);
+    fixture.inputs.iter().for_each(|input| input.send(barrier(1, None)));
+    let report = || fixture.events.recv_timeout(Duration::from_secs(20)).expect("a report");
+    assert_eq!(report().epoch, Epoch(1));
+    for value in 2..6 {
+        fixture.inputs[0].send(rows_message(&[value]));
+    }
+    fixture.inputs[0].send(barrier(2, None));
+    fixture.inputs[1].send(rows_message(&[6]));
+    let Message::Barrier(second) = barrier(2, None) else { unreachable!("it is one") };
+    fixture.shared.overtake.set(&second);
+    fixture._worker.rouser()();
+    // Not before it is known what comes before it on the other channel.
+    assert!(fixture.events.recv_timeout(Duration::from_millis(50)).is_err());
+    fixture.inputs[1].send(rows_message(&[7]));
+    fixture.inputs[1].send(barrier(2, None));
+    fixture.inputs[1].send(rows_message(&[8]));
+    let unaligned = report();
+    assert_eq!(unaligned.epoch, Epoch(2));
+    let mut kept = Vec::new();
+    for state in &unaligned.channels {
+        assert_eq!(state.input, 4);
+        let values = |b: &ChangeBatch| b.column(0).as_primitive::<Int64Type>().values().to_vec();
+        kept.extend(state.batches.iter().flat_map(values));
+    }
+    // The output was full at once: most of them were still to come.
+    assert!(kept.len() >= 3 && kept.ends_with(&[7]), "{kept:?}");
+    fixture.inputs[0].send(barrier(3, None));
+    fixture.inputs[1].send(barrier(3, None));
+    assert_eq!(values_until_barrier(&fixture.output), (vec![], Epoch(1)));
+    let (mut before, second) = values_until_barrier(&fixture.output);
+    let (mut after, third) = values_until_barrier(&fixture.output);
+    assert_eq!((second, third), (Epoch(2), Epoch(3)));
+    before.extend(kept.iter().flat_map(|v| [*v, *v]));
+    before.sort_unstable();
+    assert_eq!(before, (2..8).flat_map(|v| [v, v]).collect::<Vec<_>>(), "each once in the checkpoint");
+    after.sort_unstable();
+    kept.push(8);
+    kept.sort_unstable();
+    assert_eq!(after, kept.iter().flat_map(|v| [*v, *v]).collect::<Vec<_>>(), "each once further on");
+    assert!(report().channels.is_empty());
 }
 
 #[test]

@@ -122,6 +122,8 @@ fn long_rows_said_at_a_barrier_cut_no_change() {
             dml_position: 0,
             now_us: 0,
             mutation: None,
+            unaligned: false,
+            after_unaligned: false,
         }));
         while chain.is_busy() {
             chain.step().expect("no failure");

@@ -48,8 +48,16 @@ fn measure(what: &str, group: &[usize], calls: &[AggregateCall], keys: i64, appe
         if index % 50 == 49 {
             let epoch = Epoch(index as u64);
             let kind = BarrierKind::Checkpoint;
-            let barrier =
-                Barrier { epoch, previous: Epoch(0), kind, dml_position: 0, now_us: 0, mutation: None };
+            let barrier = Barrier {
+                epoch,
+                previous: Epoch(0),
+                kind,
+                dml_position: 0,
+                now_us: 0,
+                mutation: None,
+                unaligned: false,
+                after_unaligned: false,
+            };
             let mut progress = aggregate.on_barrier(&barrier, &mut out).unwrap();
             while progress == Progress::More {
                 emitted += out.take().len();

@@ -75,6 +75,8 @@ fn failing_rows_that_appear_are_kept_until_the_barrier() {
         dml_position: 0,
         now_us: 0,
         mutation: None,
+        unaligned: false,
+        after_unaligned: false,
     };
     let mut sealed = Sealed::default();
     failures.seal(&barrier, &mut sealed).unwrap();

@@ -193,6 +193,8 @@ fn a_big_epoch_goes_downstream_in_pieces() {
         dml_position: 0,
         now_us: 0,
         mutation: None,
+        unaligned: false,
+        after_unaligned: false,
     };
     let mut pieces = 1;
     let mut progress = operator.on_barrier(&barrier, &mut out).unwrap();

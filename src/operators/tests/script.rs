@@ -282,8 +282,16 @@ impl<'a> Driver<'a> {
         self.take_up_piece();
         let previous = self.epoch;
         self.epoch = previous.next();
-        let barrier =
-            Barrier { epoch: self.epoch, previous, kind, dml_position: 0, now_us: 0, mutation: None };
+        let barrier = Barrier {
+            epoch: self.epoch,
+            previous,
+            kind,
+            dml_position: 0,
+            now_us: 0,
+            mutation: None,
+            unaligned: false,
+            after_unaligned: false,
+        };
         let mut out = Output::default();
         let progress = self.operator.on_barrier(&barrier, &mut out).unwrap();
         self.finish(out, progress);

@@ -171,7 +171,16 @@ impl Actors {
         self.epoch = previous.next();
         let mutation = Some(Arc::new(Mutation::default()));
         let kind = BarrierKind::Checkpoint;
-        let barrier = Barrier { epoch: self.epoch, previous, kind, dml_position: 0, now_us: 0, mutation };
+        let barrier = Barrier {
+            epoch: self.epoch,
+            previous,
+            kind,
+            dml_position: 0,
+            now_us: 0,
+            mutation,
+            unaligned: false,
+            after_unaligned: false,
+        };
         let mut sealed = Sealed::default();
         for actor in 0..self.readers.len() {
             let mut out = Output::default();
@@ -337,6 +346,8 @@ fn a_reader_of_the_past_finds_the_same_rows_late() {
             dml_position: 0,
             now_us: 0,
             mutation: None,
+            unaligned: false,
+            after_unaligned: false,
         };
         let mut out = Output::default();
         scan.on_barrier(&barrier, &mut out).expect("no failure");

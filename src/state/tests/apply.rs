@@ -13,6 +13,7 @@ fn sealed(epoch: u64, key: u8) -> SealedEpoch {
     SealedEpoch {
         epoch: Epoch(epoch),
         dml_position: epoch,
+        visible: true,
         runs: vec![run].into(),
         drop_tables: vec![],
         checkpoint: None,

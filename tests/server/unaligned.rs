@@ -1,0 +1,154 @@
+//! Barriers that overtake: slow jobs hold no checkpoint up, and a restore from such a checkpoint loses
+//! nothing and repeats nothing, at the same parallelism or another one.
+
+use crate::harness::{PATIENCE, Postgres, Weir, rows, run, value, wait_for};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio_postgres::Client;
+
+/// What makes each batch of the view and of the sink on the source slow.
+const SLOW: (&str, &str) = ("WEIR_FAILPOINT", "batch.of_job_16385=sleep:300, batch.of_job_16386=sleep:300");
+/// 46 in 50 are bids.
+const EVENTS: usize = 150_000;
+const BIDS: usize = EVENTS / 50 * 46;
+
+const TOTALS: &str = "SELECT bidder, count(*) AS n, sum(price) AS total, max(auction) AS newest FROM bid \
+                      GROUP BY bidder";
+
+async fn pipeline(client: &Client, postgres: &Postgres, files: &Path) {
+    run(
+        client,
+        &format!(
+            "CREATE SOURCE bid WITH (connector = 'nexmark', nexmark.table.type = 'Bid', events = {EVENTS},
+                                     rate = 30000);
+             CREATE MATERIALIZED VIEW totals AS {TOTALS};
+             CREATE SINK bids AS SELECT auction, bidder, price, datetime FROM bid
+               WITH (connector = 'file', path = '{}', type = 'append-only', commit_every = 1)
+               FORMAT PLAIN ENCODE JSON;
+             CREATE SINK per_bidder FROM totals
+               WITH (connector = 'postgres', type = 'upsert', primary_key = 'bidder', hostname = '127.0.0.1',
+                     port = '{}', username = 'postgres', database.name = 'postgres', table.name = 'per_bidder');
+             ALTER DATABASE dev SET barrier.interval = '20s';
+             CHECKPOINT;",
+            files.display(),
+            postgres.port(),
+        ),
+    )
+    .await;
+}
+
+/// The lines of the published files, sorted.
+fn lines_in(dir: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    let mut lines = Vec::new();
+    for path in names.filter(|p| p.extension().is_some_and(|e| e == "json")) {
+        if path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(['.', '_'])) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a published file is readable");
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    lines.sort_unstable();
+    lines
+}
+
+/// Waits until the source has read so much that the slow jobs have a queue.
+async fn wait_queue(weir: &Weir) -> Client {
+    let client = weir.connect().await;
+    let read = "SELECT rows_read >= 40000 FROM weir_catalog.sources WHERE name = 'bid'";
+    wait_for(&client, read, "t").await;
+    client
+}
+
+const NEWEST: &str = "SELECT kind, status FROM weir_catalog.checkpoints ORDER BY epoch DESC LIMIT 1";
+
+fn checkpoints_in(log: &str) -> usize {
+    log.matches("checkpoint completed").count()
+}
+
+/// Starts it slow, and kills it once it has made a checkpoint of what it replays.
+async fn killed_while_it_replays(weir: &mut Weir) {
+    let before = checkpoints_in(&weir.log());
+    weir.begin(&[SLOW]);
+    let deadline = Instant::now() + PATIENCE;
+    while checkpoints_in(&weir.log()) == before {
+        assert!(Instant::now() < deadline, "no checkpoint after the restart:\n{}", weir.log());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    weir.kill();
+}
+
+async fn overtaken_and_restored(before: usize, after: usize) {
+    let (before, after) = (format!("parallelism={before}"), format!("parallelism={after}"));
+    let common = ["--set", "checkpoint.interval=0", "--set", "checkpoint.timeout=3s", "--set"];
+    let options = |parallelism| [common.as_slice(), &[parallelism]].concat();
+    let postgres = Postgres::start().await;
+    let target = postgres.connect().await;
+    run(
+        &target,
+        "CREATE TABLE per_bidder (bidder bigint PRIMARY KEY, n bigint, total numeric, newest bigint)",
+    )
+    .await;
+    let mut weir = Weir::with(&options(&before), &[]).await;
+    let files = weir.path("bids");
+    pipeline(&weir.connect().await, &postgres, &files).await;
+    weir.kill();
+    weir.begin(&[SLOW]);
+    weir.wait_ready().await;
+    let client = wait_queue(&weir).await;
+    let error = client.batch_execute("CHECKPOINT").await.expect_err("it takes seconds");
+    let message = error.as_db_error().expect("the server's").message().to_owned();
+    assert!(message.contains("timed out"), "{message}");
+    run(&client, "ALTER DATABASE dev SET checkpoint.aligned_timeout = '100ms'").await;
+    let released = lines_in(&files).len();
+    // From here on again: in the queue that there is, the barrier would still be waited for.
+    weir.kill();
+    weir.begin(&[SLOW]);
+    weir.wait_ready().await;
+    let client = wait_queue(&weir).await;
+    run(&client, "CHECKPOINT").await;
+    assert_eq!(rows(&client, NEWEST).await, [["unaligned", "completed"]]);
+    let visible: usize =
+        value(&client, "SELECT coalesce(sum(n), 0) FROM totals").await.parse().expect("a number");
+    assert!(visible < 40_000, "{visible} rows are visible of what was not waited for");
+    weir.kill();
+    assert_eq!(lines_in(&files).len(), released, "nothing is released by it");
+    weir.set_options(&options(&after));
+    killed_while_it_replays(&mut weir).await;
+    killed_while_it_replays(&mut weir).await;
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    let client = weir.connect().await;
+    run(&client, "ALTER DATABASE dev SET barrier.interval = '100ms'").await;
+    wait_for(&client, "SELECT sum(n) FROM totals", &BIDS.to_string()).await;
+    run(&client, &format!("CREATE MATERIALIZED VIEW anew AS {TOTALS}; CHECKPOINT")).await;
+    assert_eq!(rows(&client, NEWEST).await, [["aligned", "completed"]]);
+    let expected = rows(&client, "SELECT * FROM anew ORDER BY bidder").await;
+    assert_eq!(rows(&client, "SELECT * FROM totals ORDER BY bidder").await, expected);
+    wait_for(&target, "SELECT sum(n) FROM per_bidder", &BIDS.to_string()).await;
+    assert_eq!(rows(&target, "SELECT * FROM per_bidder ORDER BY bidder").await, expected);
+    let deadline = Instant::now() + PATIENCE;
+    while lines_in(&files).len() < BIDS {
+        assert!(Instant::now() < deadline, "{} bids", lines_in(&files).len());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut lines = lines_in(&files);
+    assert_eq!(lines.len(), BIDS);
+    lines.dedup();
+    assert_eq!(lines.len(), BIDS, "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overtaken_checkpoint_is_restored_exactly() {
+    overtaken_and_restored(2, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overtaken_checkpoint_is_restored_with_more_actors() {
+    overtaken_and_restored(1, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overtaken_checkpoint_is_restored_with_fewer_actors() {
+    overtaken_and_restored(3, 1).await;
+}
