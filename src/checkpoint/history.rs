@@ -131,7 +131,8 @@ impl History {
             align_ms = ms(parts.align_us), seal_ms = ms(parts.seal_us), encode_ms = ms(parts.encode_us),
             write_ms = ms(parts.write_us), link_ms = ms(parts.link_us), upload_ms = ms(parts.upload_us),
             manifest_ms = ms(parts.manifest_us), entries = parts.entries, files = parts.files,
-            bytes = fact.total_bytes, new_bytes = fact.new_bytes, "checkpoint completed"
+            bytes = fact.total_bytes, new_bytes = fact.new_bytes, changed_bytes = parts.changed_bytes,
+            written_bytes = parts.written_bytes, merged_bytes = parts.merged_bytes, "checkpoint completed"
         );
         let fact = fact.clone();
         self.append(&Line::Checkpoint(fact));

@@ -115,6 +115,9 @@ impl ManifestFacts {
             upload_us: us(completed.upload),
             manifest_us: us(started.elapsed().saturating_sub(completed.upload)),
             entries: applied.entries as u64,
+            changed_bytes: applied.changed_bytes,
+            written_bytes: applied.written.applied,
+            merged_bytes: applied.written.merged,
             files: completed.manifest.files.len() as u64,
             uploaded_bytes: completed.uploaded.bytes,
             ..CheckpointParts::default()

@@ -112,6 +112,15 @@ fn checkpoint_metrics(out: &mut Metrics, db: &Database) {
     out.gauge("weir_checkpoint_last_phase_seconds", "What the last one took, in parts.", phases);
     out.gauge("weir_checkpoint_last_bytes", "Bytes that it names.", one(last.total_bytes as f64));
     out.gauge("weir_checkpoint_last_new_bytes", "Bytes stored for it.", one(last.new_bytes as f64));
+    out.gauge(
+        "weir_checkpoint_last_changed_bytes",
+        "Entries since the one before.",
+        one(parts.changed_bytes as f64),
+    );
+    let written = one(parts.written_bytes as f64);
+    out.gauge("weir_checkpoint_last_written_bytes", "Written to files for them.", written);
+    let merged = one(parts.merged_bytes as f64);
+    out.gauge("weir_checkpoint_last_merged_bytes", "Written since then to merge files.", merged);
     out.gauge("weir_checkpoint_last_files", "Files that it names.", one(parts.files as f64));
     let triggered = last.triggered_at_us as f64 / 1e6;
     out.gauge("weir_checkpoint_last_time_seconds", "When it was triggered.", one(triggered));

@@ -12,7 +12,7 @@
 //! epoch is refused, and only a restart from a checkpoint helps.
 
 use super::StateError;
-use super::store::{StateRead, StateStore, WriteRun};
+use super::store::{StateRead, StateStore, WriteRun, WrittenBytes};
 use super::writes::{RunPool, Writes};
 use crate::failpoint;
 use crate::stream::Epoch;
@@ -55,6 +55,10 @@ pub struct Applied {
     pub write: Duration,
     /// Making the checkpoint's directory.
     pub link: Duration,
+    /// Bytes of the entries of this epoch and those since the last checkpoint.
+    pub changed_bytes: u64,
+    /// What the store has written to its files since then.
+    pub written: WrittenBytes,
 }
 
 /// What readers see: one epoch of everything.
@@ -109,7 +113,8 @@ impl ApplyHandle {
         let first = Published { epoch, dml_position, state: store.snapshot() };
         let (publish, published) = watch::channel(first);
         let (requests, queue) = mpsc::channel(WAITING_MAX);
-        let writer = Writer { store, publish, on_published, pool, failed: None };
+        let written = store.written();
+        let writer = Writer { store, publish, on_published, pool, changed_bytes: 0, written, failed: None };
         let thread =
             std::thread::Builder::new().name("weir-apply".to_owned()).spawn(move || writer.run(queue))?;
         Ok(Self { requests: Some(requests), published, thread: Some(thread) })
@@ -166,6 +171,10 @@ struct Writer {
     publish: watch::Sender<Published>,
     on_published: OnPublished,
     pool: RunPool,
+    /// Since the last checkpoint.
+    changed_bytes: u64,
+    /// As of the last checkpoint.
+    written: WrittenBytes,
     failed: Option<String>,
 }
 
@@ -202,6 +211,12 @@ impl Writer {
             self.store.checkpoint(dir)?;
             failpoint::hit("apply.after_checkpoint")?;
             applied.link = started.elapsed();
+            applied.changed_bytes = std::mem::take(&mut self.changed_bytes);
+            let before = std::mem::replace(&mut self.written, self.store.written());
+            applied.written = WrittenBytes {
+                applied: self.written.applied.saturating_sub(before.applied),
+                merged: self.written.merged.saturating_sub(before.merged),
+            };
         }
         Ok(applied)
     }
@@ -216,6 +231,7 @@ impl Writer {
         failpoint::hit("apply.after_writes")?;
         drop_tables.iter().try_for_each(|table| self.store.drop_table(*table))?;
         let entries = runs.iter().map(WriteRun::len).sum();
+        self.changed_bytes += runs.iter().map(WriteRun::content_bytes).sum::<usize>() as u64;
         self.pool.give_back(runs);
         let write = started.elapsed() - encode;
         Ok(Applied { entries, encode, write, ..Applied::default() })

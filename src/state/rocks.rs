@@ -16,8 +16,11 @@
 
 use super::StateError;
 use super::order::{Entry, Place, in_order, sort};
-use super::store::{StateRead, StateStore, Visit, VisitPrefix, WriteOp, WriteRun, is_absent, prefix_end};
+use super::store::{
+    StateRead, StateStore, Visit, VisitPrefix, WriteOp, WriteRun, WrittenBytes, is_absent, prefix_end,
+};
 use rocksdb::checkpoint::Checkpoint;
+use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBCompressionType, DBWithThreadMode,
     IngestExternalFileOptions, LogLevel, MergeOperands, MultiThreaded, Options, ReadOptions, SliceTransform,
@@ -79,6 +82,10 @@ pub struct RocksStore {
     incoming: PathBuf,
     ingest_entries: usize,
     incoming_options: Options,
+    /// Keeps the store's statistics.
+    options: Options,
+    /// Bytes of the files that were taken in.
+    ingested: u64,
     /// The order of a table's writes, whose memory is used again.
     order: Vec<Place>,
     db: Arc<Db>,
@@ -108,7 +115,9 @@ impl RocksStore {
     }
 
     fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
-        let options = options(memory);
+        let mut options = options(memory);
+        options.enable_statistics();
+        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         // What is taken in is soon merged, and compressed then.
         let mut incoming_options = options.clone();
         incoming_options.set_compression_type(DBCompressionType::None);
@@ -119,6 +128,8 @@ impl RocksStore {
             incoming: dir.join("incoming"),
             ingest_entries: INGEST_ENTRIES,
             incoming_options,
+            options,
+            ingested: 0,
             order: Vec::new(),
             db: Arc::new(db),
         })
@@ -150,6 +161,7 @@ impl RocksStore {
             return Ok(());
         }
         writer.finish()?;
+        self.ingested += std::fs::metadata(&self.incoming)?.len();
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(true);
         Ok(self.db.ingest_external_file_cf_opts(&family(&self.db), &options, vec![&self.incoming])?)
@@ -223,6 +235,14 @@ impl StateStore for RocksStore {
 
     fn checkpoint(&self, dir: &Path) -> Result<(), StateError> {
         Ok(Checkpoint::new(&self.db)?.create_checkpoint(dir)?)
+    }
+
+    fn written(&self) -> WrittenBytes {
+        let count = |ticker| self.options.get_ticker_count(ticker);
+        WrittenBytes {
+            applied: self.ingested + count(Ticker::FlushWriteBytes),
+            merged: count(Ticker::CompactWriteBytes),
+        }
     }
 }
 

@@ -67,6 +67,11 @@ impl WriteRun {
         self.entries.is_empty()
     }
 
+    /// Bytes of keys and values.
+    pub fn content_bytes(&self) -> usize {
+        self.data.len()
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.data.capacity() + self.entries.capacity() * size_of::<Entry>()
@@ -136,6 +141,15 @@ impl WriteRun {
     }
 }
 
+/// Bytes that a store has written to its files since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WrittenBytes {
+    /// For what was applied.
+    pub applied: u64,
+    /// For merging files that were written before.
+    pub merged: u64,
+}
+
 /// Where state is written. Only [`super::apply`]'s thread does.
 ///
 /// A store must: 1. apply writes in their order; 2. give snapshots that no later write changes and
@@ -158,6 +172,11 @@ pub trait StateStore: Send {
 
     /// Makes the directory `dir`, which does not exist, hold what the store holds now.
     fn checkpoint(&self, dir: &Path) -> Result<(), StateError>;
+
+    /// What it has written so far. A store without files of its own has nothing to tell.
+    fn written(&self) -> WrittenBytes {
+        WrittenBytes::default()
+    }
 }
 
 /// What a scan calls with each key and value, until it breaks.

@@ -465,12 +465,24 @@ async fn scenario(parallelism: &str, growing: &[&str], rounds: usize, draw: &mut
             }
             // State goes with its vnodes, whoever has them.
             let other = draw.of(&["1", "2", "4"]);
-            weir.set_options(&["--parallelism", other]);
+            // With a millisecond to wait, barriers overtake now and then.
+            let aligned = draw.of(&["checkpoint.aligned_timeout=0", "checkpoint.aligned_timeout=1ms"]);
+            weir.set_options(&[
+                "--parallelism",
+                other,
+                "--set",
+                aligned,
+                "--set",
+                "checkpoint.interval=50ms",
+            ]);
             weir.kill_and_restart().await;
             client = weir.connect().await;
-            compare(&client, postgres, &views, &format!("{context}, after a kill, at {other}")).await;
+            let context = format!("{context}, after a kill, at {other}, {aligned}");
+            compare(&client, postgres, &views, &context).await;
         }
     }
+    let kinds = rows(&client, "SELECT kind, count(*) FROM weir_catalog.checkpoints GROUP BY kind").await;
+    println!("checkpoints: {kinds:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,6 +92,12 @@ pub struct CheckpointParts {
     pub entries: u64,
     /// Files that the manifest names.
     pub files: u64,
+    /// Bytes of the entries since the checkpoint before.
+    pub changed_bytes: u64,
+    /// Bytes that the store wrote to files for them.
+    pub written_bytes: u64,
+    /// Bytes that it wrote since then to merge files.
+    pub merged_bytes: u64,
     /// From the manifest until the last sink's target had what it promised.
     pub commit_us: Option<u64>,
 }

@@ -129,3 +129,26 @@ fn what_an_epoch_removes_at_its_end_is_not_written() {
     let entries = store.db.live_files().unwrap().iter().map(|file| file.num_entries).sum::<u64>();
     assert_eq!(entries, 110, "what is removed was written");
 }
+
+#[test]
+fn it_tells_what_it_wrote_and_what_it_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = RocksStore::create(&dir.path().join("live"), &memory()).unwrap();
+    assert_eq!(store.written(), WrittenBytes::default());
+    let write = |store: &mut RocksStore, round: u8| {
+        let mut run = WriteRun::new(TableId(1));
+        (0..1000u16).for_each(|i| run.write(WriteOp::Put, &i.to_be_bytes(), &[round; 100]));
+        store.apply(&run).unwrap();
+    };
+    write(&mut store, 1);
+    store.checkpoint(&dir.path().join("1")).unwrap();
+    let flushed = store.written();
+    assert!(flushed.applied > 1000 && flushed.merged == 0, "{flushed:?}");
+    store.ingest_entries = 10;
+    write(&mut store, 2);
+    let ingested = store.written();
+    assert!(ingested.applied > flushed.applied + 100_000 && ingested.merged == 0, "{ingested:?}");
+    store.compact();
+    let merged = store.written();
+    assert!(merged.applied == ingested.applied && merged.merged > 1000, "{merged:?}");
+}
