@@ -71,6 +71,8 @@ pub struct Lasting {
     failures: Mutex<Failures>,
     /// Why the dataflow was given up, if it was.
     degraded: RwLock<Option<String>>,
+    /// What could not be written, while the dataflow waits for space on the disk.
+    disk_full: RwLock<Option<String>>,
     /// How many incarnations there were: names their live directories.
     lives: std::sync::atomic::AtomicU64,
 }
@@ -142,6 +144,7 @@ impl Lasting {
             incarnation: RwLock::new(None),
             failures: Mutex::default(),
             degraded: RwLock::default(),
+            disk_full: RwLock::default(),
             lives: std::sync::atomic::AtomicU64::new(0),
             data_dir,
             config,
@@ -180,10 +183,32 @@ impl Lasting {
     /// The dataflow that runs.
     pub fn incarnation(&self) -> Result<Arc<Incarnation>, JobError> {
         let running = self.incarnation.read().clone();
-        running.ok_or_else(|| match self.degraded() {
-            Some(reason) => JobError::degraded(&reason),
-            None => JobError::interrupted("it is restarting"),
+        running.ok_or_else(|| match (self.degraded(), self.disk_full()) {
+            (Some(reason), _) => JobError::degraded(&reason),
+            (None, Some(reason)) => JobError::disk_full(&reason),
+            (None, None) => JobError::interrupted("it is restarting"),
         })
+    }
+
+    /// What could not be written, while the dataflow waits for space on the disk.
+    pub fn disk_full(&self) -> Option<String> {
+        self.disk_full.read().clone()
+    }
+
+    /// The dataflow waits for space, or no more.
+    pub fn set_disk_full(&self, reason: Option<String>) {
+        *self.disk_full.write() = reason;
+    }
+
+    /// Removes the directories of live stores before the newest. Who still reads one has its files open.
+    pub fn remove_old_lives(&self) {
+        let newest = self.life().saturating_sub(1).to_string();
+        let Ok(lives) = std::fs::read_dir(self.data_dir.root().join(LIVE)) else { return };
+        for life in lives.flatten().filter(|life| life.file_name() != newest.as_str()) {
+            if let Err(error) = std::fs::remove_dir_all(life.path()) {
+                tracing::warn!(path = %life.path().display(), %error, "could not remove an old live store");
+            }
+        }
     }
 
     /// Which incarnation is, or was, the newest.

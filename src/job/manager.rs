@@ -100,6 +100,13 @@ impl JobError {
         error
     }
 
+    /// The dataflow waits for space on the disk.
+    pub fn disk_full(reason: &str) -> Self {
+        let mut error = Self::new(SqlState::DISK_FULL, format!("the disk is full: {reason}"));
+        error.hint = Some("The dataflow goes on by itself when there is space again.".to_owned());
+        error
+    }
+
     /// The dataflow failed too often and was given up.
     pub fn degraded(reason: &str) -> Self {
         let mut error = Self::new(
@@ -380,6 +387,11 @@ impl Database {
     /// Why the dataflow was given up after failing too often, if it was.
     pub fn degraded(&self) -> Option<String> {
         self.lasting.degraded()
+    }
+
+    /// What could not be written, while the dataflow waits for space on the disk.
+    pub fn disk_full(&self) -> Option<String> {
+        self.lasting.disk_full()
     }
 
     /// How many operators are incomplete (they read through to the state store), vnodes of theirs that

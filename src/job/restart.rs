@@ -16,9 +16,14 @@ use crate::dataflow::worker::clock_us;
 use crate::state::budget::Budget;
 use crate::threads::ThreadKind;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_catalog::system::facts::RecoveryFact;
 use weir_catalog::{Object, ObjectId, ObjectState};
+
+/// A dataflow that stopped for want of space starts again when there is so much: a few small epochs' worth.
+const SPACE_BYTES: u64 = 8 << 20;
+/// How often to look.
+const SPACE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
@@ -83,7 +88,13 @@ pub(super) async fn replace_failed(lasting: Arc<Lasting>, reason: String, life: 
 /// tells which dataflow failed: one that was replaced meanwhile is no reason to restart.
 async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
     loop {
-        let verdict = lasting.failed(clock_us());
+        let verdict = if is_disk_full(&reason) {
+            // That is nobody's fault, and no number of restarts mends it.
+            wait_for_space(&lasting, &reason, life).await;
+            Verdict::Again(Duration::ZERO)
+        } else {
+            lasting.failed(clock_us())
+        };
         if let Verdict::Again(pause) = verdict {
             tokio::time::sleep(pause).await;
         }
@@ -106,6 +117,25 @@ async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
                 reason = error.to_string();
                 life = lasting.life();
             }
+        }
+    }
+}
+
+/// How the system says it, and RocksDB after it.
+fn is_disk_full(reason: &str) -> bool {
+    reason.contains("No space left on device") || reason.contains("Disk quota exceeded")
+}
+
+/// Returns when there is space, or when somebody has replaced the dataflow meanwhile.
+async fn wait_for_space(lasting: &Arc<Lasting>, reason: &str, life: u64) {
+    tracing::error!(reason, "the disk is full: the dataflow waits for space");
+    lasting.set_disk_full(Some(reason.to_owned()));
+    loop {
+        tokio::time::sleep(SPACE_PAUSE).await;
+        let free = lasting.data_dir.free_bytes().unwrap_or(0);
+        if free >= SPACE_BYTES || lasting.life() != life {
+            lasting.set_disk_full(None);
+            return;
         }
     }
 }
@@ -135,7 +165,7 @@ async fn begin(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
     begun
 }
 
-fn us(duration: std::time::Duration) -> u64 {
+fn us(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
 
@@ -187,6 +217,7 @@ async fn begin_with(lasting: &Arc<Lasting>, fact: &mut RecoveryFact) -> Result<(
     }
     tokio::spawn(memory::keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
     lasting.set_incarnation(Some(Arc::clone(&incarnation)));
+    lasting.remove_old_lives();
     settle(lasting, &incarnation).await
 }
 

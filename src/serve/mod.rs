@@ -178,6 +178,7 @@ impl ServeContext {
             now_us: self.db.now_us(),
             checkpoint_interval_us: self.db.checkpoint_interval().as_micros() as i64,
             degraded: self.db.degraded(),
+            disk_full: self.db.disk_full(),
             jobs: self.db.job_facts(),
             checkpoints,
             recoveries,

@@ -11,7 +11,7 @@ use crate::state::table::TableLayout;
 use crate::stream::Epoch;
 use arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
@@ -45,6 +45,19 @@ impl ReadPoint {
         let catalog = db.catalog();
         Self { catalog, visible: db.visible() }
     }
+}
+
+/// Whether a plan, or a subquery of it, reads rows of the state: not only what is known without it.
+pub fn reads_state(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let walked = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let system = scan.source.downcast_ref::<SystemSource>();
+            found |= system.is_none_or(|table| stored_layout(&table.schema_name, &table.name).is_some());
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found || walked.is_err()
 }
 
 /// What one query reads: objects that were there before its epoch and are there still. A drop is

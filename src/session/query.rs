@@ -4,7 +4,8 @@ use super::prepared::Plan;
 use super::rows::internal;
 use super::transaction::{Block, Transaction, View};
 use super::{CommandTag, Outcome, ResultRows, Session, SessionError};
-use crate::serve::{QueryOptions, ServeError, snapshot::ReadPoint};
+use crate::serve::snapshot::{ReadPoint, reads_state};
+use crate::serve::{QueryOptions, ServeError};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
@@ -23,7 +24,7 @@ impl Session {
         schema: SchemaRef,
         parameters: &[ScalarValue],
     ) -> Result<Outcome, SessionError> {
-        let view = self.reading_view().await?;
+        let view = self.reading_view(&plan).await?;
         let stream = self.start_query(plan, parameters, view).await?;
         let stream = stream.map(|batch| batch.map_err(|error| ServeError::from(error).into()));
         Ok(Outcome::Rows(ResultRows { schema, stream: stream.boxed(), tag: CommandTag::counted("SELECT") }))
@@ -51,9 +52,13 @@ impl Session {
     }
 
     /// What this session's SELECT has to see: its own acknowledged DML, and within a block what
-    /// the block wrote.
-    async fn reading_view(&mut self) -> Result<Option<View>, SessionError> {
+    /// the block wrote. What a system table says needs none of that, and is wanted most where it can't
+    /// be had.
+    async fn reading_view(&mut self, plan: &LogicalPlan) -> Result<Option<View>, SessionError> {
         let db = self.db().clone();
+        if !reads_state(plan) && self.is_read_committed() {
+            return Ok(None);
+        }
         if self.last_dml > db.visible().dml_position {
             self.limits.run(db.wait_visible(self.last_dml)).await?;
         }
@@ -113,7 +118,7 @@ impl Session {
 
     /// How a query is run, of the rows of its explanation: what it reads and how, below what is done.
     pub(super) async fn explain_query(&mut self, plan: LogicalPlan) -> Result<String, SessionError> {
-        let view = self.reading_view().await?;
+        let view = self.reading_view(&plan).await?;
         let batches = self.collect(plan, &[], view).await?;
         // The last row: the physical plan, as it is or with what was measured.
         let text = batches.last().and_then(|batch| {

@@ -9,8 +9,11 @@
 
 use super::durable::{DurableNumber, in_file, write_atomically};
 use crate::stream::Epoch;
+use std::ffi::CString;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -61,6 +64,22 @@ impl DataDir {
             return Ok(());
         }
         self.generation.set(taken + 1)
+    }
+
+    /// Bytes that can still be written to its disk.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let path = CString::new(self.root.as_os_str().as_bytes())?;
+        let mut found = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `path` ends with a zero byte, and `found` has room for what the call fills in.
+        #[allow(unsafe_code)]
+        let result = unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so it has filled it in.
+        #[allow(unsafe_code)]
+        let found = unsafe { found.assume_init() };
+        Ok(found.f_bavail * found.f_frsize)
     }
 
     /// A subdirectory, made if it is not there.

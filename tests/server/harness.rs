@@ -34,6 +34,7 @@ pub struct Weir {
     options: Vec<String>,
     /// Bytes of data that the kernel lets the process have, if not all.
     data_max: Option<usize>,
+    data: Option<PathBuf>,
     process: Option<Child>,
     port: u16,
     http: u16,
@@ -49,8 +50,19 @@ impl Weir {
     pub async fn with(options: &[&str], environment: &[(&str, &str)]) -> Weir {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut weir = Weir { dir, options, data_max: None, process: None, port: 0, http: 0 };
+        let mut weir = Weir { dir, options, data_max: None, data: None, process: None, port: 0, http: 0 };
         weir.begin(environment);
+        weir.wait_ready().await;
+        weir
+    }
+
+    /// The same, with its data on another disk.
+    pub async fn on_disk(disk: &Path, options: &[&str]) -> Weir {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let data = Some(disk.join("data"));
+        let mut weir = Weir { dir, options, data_max: None, data, process: None, port: 0, http: 0 };
+        weir.begin(&[]);
         weir.wait_ready().await;
         weir
     }
@@ -59,7 +71,8 @@ impl Weir {
     pub async fn within(bytes: usize, options: &[&str]) -> Weir {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut weir = Weir { dir, options, data_max: Some(bytes), process: None, port: 0, http: 0 };
+        let mut weir =
+            Weir { dir, options, data_max: Some(bytes), data: None, process: None, port: 0, http: 0 };
         weir.begin(&[]);
         weir.wait_ready().await;
         weir
@@ -99,7 +112,7 @@ impl Weir {
 
     /// The data directory.
     pub fn data_dir(&self) -> PathBuf {
-        self.dir.path().join("data")
+        self.data.clone().unwrap_or_else(|| self.dir.path().join("data"))
     }
 
     /// A place for other files of the test.

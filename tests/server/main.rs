@@ -8,6 +8,7 @@ mod degraded;
 mod drill;
 mod equivalence;
 mod exactly_once;
+mod full_disk;
 mod harness;
 mod hdfs;
 mod lifecycle;

@@ -42,6 +42,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     };
     degraded(facts)
         .into_iter()
+        .chain(disk_full(facts))
         .chain(sinks(catalog, facts))
         .chain(paused(catalog, facts))
         .chain(failing_checkpoints(facts))
@@ -64,6 +65,17 @@ fn degraded(facts: &RuntimeFacts) -> Option<Alert> {
         object: None,
         message: facts.degraded.clone()?,
         hint: DEGRADED_HINT.to_owned(),
+    })
+}
+
+fn disk_full(facts: &RuntimeFacts) -> Option<Alert> {
+    Some(Alert {
+        severity: "critical",
+        rule: "disk full",
+        object: None,
+        message: facts.disk_full.clone()?,
+        hint: "Results stand still and nothing is lost. The dataflow goes on by itself when there is space."
+            .to_owned(),
     })
 }
 
@@ -265,6 +277,8 @@ mod tests {
         assert_eq!(rules(&facts(vec![sized(0, 200), sized(600_000_001, 400)])).len(), 0);
         let mut others = facts(Vec::new());
         others.degraded = Some("job 7: actor panicked".to_owned());
+        let full = RuntimeFacts { disk_full: Some("No space".to_owned()), ..RuntimeFacts::default() };
+        assert!(rules(&full)[0].contains("disk full"), "{:?}", rules(&full));
         let delivery = |state| DeliveryFact {
             id: ObjectId(3),
             committed_epoch: None,

@@ -287,6 +287,8 @@ pub struct RuntimeFacts {
     pub checkpoint_interval_us: i64,
     /// Why the dataflow was given up, if it was.
     pub degraded: Option<String>,
+    /// What could not be written, while the dataflow waits for space on the disk.
+    pub disk_full: Option<String>,
     /// Checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointFact>,
     /// Starts of the dataflow, oldest first.
