@@ -12,7 +12,7 @@ use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting};
 use super::manager::JobError;
 use super::restart::replace_failed;
-use super::running::{Ground, JobSpec, RestoredState, Running};
+use super::running::{Ground, JobSpec, Parallelism, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::channel;
@@ -78,13 +78,7 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let apply = start_apply(lasting, store, restored, dml_position)
         .map_err(|e| JobError::io("start the state store", &e))?;
     let published = apply.published();
-    let state: StateSource = {
-        let watch = apply.watch();
-        Arc::new(move || {
-            let published = watch.borrow();
-            (published.epoch, Arc::clone(&published.state))
-        })
-    };
+    let state = newest(&apply);
     let (sender, messages) = mpsc::channel();
     let coordinator = CoordinatorHandle::new(sender);
     let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
@@ -102,7 +96,8 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         super::pause::LogLimit::of(lasting),
     ));
     let ground = Ground {
-        parallelism: lasting.config.parallelism,
+        workers: lasting.config.parallelism,
+        parallelism: parallelism(lasting),
         channel_bytes: channel_bytes(lasting.config.memory_limit),
         state,
         coordinator: coordinator.clone(),
@@ -150,6 +145,15 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     steps.build = took();
     Ok(Prepared { incarnation, first, filling, restored, steps })
+}
+
+/// The newest published snapshot.
+fn newest(apply: &ApplyHandle) -> StateSource {
+    let watch = apply.watch();
+    Arc::new(move || {
+        let published = watch.borrow();
+        (published.epoch, Arc::clone(&published.state))
+    })
 }
 
 fn start_apply(
@@ -315,19 +319,26 @@ fn specs(
         if let Some(plan) = &plan {
             incarnation.note_fingerprints(object.id, plan);
         }
-        if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id))
-            && !stored.fingerprints.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash))
-        {
-            // Which numbers the operators have does not count: where a relation's column got another
-            // name, its readers have a projection more, and their state in the same order.
-            return Err(mismatch(object, &stored.fingerprints, now));
+        if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id)) {
+            require_same(object, &stored.fingerprints, now)?;
         }
         specs.push(JobSpec { object: Arc::clone(object), plan, restored: stored.is_some() });
     }
     Ok(specs)
 }
 
-fn plan(
+/// How many actors the fragments of an object's job are to have, as the catalog has it now.
+fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
+    let lasting = Arc::downgrade(lasting);
+    Arc::new(move |id| {
+        let Some(lasting) = lasting.upgrade() else { return 1 };
+        let own = lasting.catalog().by_id(id).and_then(|object| object.parallelism);
+        own.map_or_else(|| lasting.settings().parallelism, usize::from)
+    })
+}
+
+/// The plan of an object's job; none for a table.
+pub fn plan(
     lasting: &Lasting,
     catalog: &Arc<CatalogSnapshot>,
     object: &Object,
@@ -341,6 +352,18 @@ fn plan(
         error.message = format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
         error
     })
+}
+
+/// An error where the operators that state was `stored` by are not those of a plan `now`. Which numbers
+/// they have does not count: where a relation's column got another name, its readers have a projection
+/// more, and their state in the same order.
+pub fn require_same(
+    object: &Object,
+    stored: &[(u32, String)],
+    now: &[(u32, String)],
+) -> Result<(), JobError> {
+    let same = stored.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash));
+    if same { Ok(()) } else { Err(mismatch(object, stored, now)) }
 }
 
 /// Never a misread byte: an operator whose shape changed is named.

@@ -17,6 +17,7 @@ mod protocol;
 mod psql;
 mod races;
 mod recovery;
+mod rescale;
 mod sinks;
 mod storage;
 mod transactions;
