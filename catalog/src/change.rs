@@ -29,6 +29,8 @@ pub enum CatalogChange {
     Define(ObjectId, String),
     /// Gives a plain view another query, and with it the definition.
     Redefine(ObjectId, View, String),
+    /// Gives an object's job this many actors a fragment, or with `None` as many as the database says.
+    Parallelism(ObjectId, Option<u16>),
     /// Sets or clears a comment.
     Comment(ObjectId, Option<String>),
     /// A sink's job ends; what it logged is still delivered.
@@ -80,6 +82,7 @@ impl CatalogSnapshot {
             | CatalogChange::Restate(..)
             | CatalogChange::Define(..)
             | CatalogChange::Redefine(..)
+            | CatalogChange::Parallelism(..)
             | CatalogChange::Comment(..) => next.alter(change)?,
             CatalogChange::CreateSchema(schema) => {
                 if !next.schemas.insert(schema.clone()) {
@@ -125,6 +128,9 @@ impl CatalogSnapshot {
                     o.body = ObjectBody::View(view);
                     o.definition = definition;
                 })?;
+            }
+            CatalogChange::Parallelism(id, parallelism) => {
+                self.update(*id, |o| o.parallelism = *parallelism)?;
             }
             CatalogChange::Comment(id, comment) => {
                 let comment = comment.clone();

@@ -45,3 +45,7 @@ fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
         None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "empty catalog record")),
     }
 }
+
+#[cfg(test)]
+#[path = "tests/codec.rs"]
+mod tests;

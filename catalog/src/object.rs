@@ -91,6 +91,9 @@ pub struct Object {
     pub definition: String,
     /// COMMENT ON, if any.
     pub comment: Option<String>,
+    /// How many actors each fragment of its job has; none: as many as the database says.
+    #[serde(default)]
+    pub parallelism: Option<u16>,
 }
 
 impl Object {

@@ -11,7 +11,8 @@ use super::channel;
 use super::decide::{Action, Decider, Event, Settings};
 use super::history::History;
 pub use super::message::*;
-use super::participant::{ActorReport, ChannelState, CommitHandle, Sealed};
+use super::participant::{ActorReport, ChannelState, CommitHandle, Offset, OffsetKey, Sealed};
+use super::waiters::{Waiter, answer, refuse};
 use crate::state::store::StateRead;
 use crate::stream::{ActorId, Barrier, BarrierKind, Epoch};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -67,11 +68,19 @@ struct InFlight {
     jobs: Arc<BTreeSet<JobId>>,
     filling: HashMap<JobId, Filling>,
     mutation_done: Option<oneshot::Sender<Result<Epoch, String>>>,
+    /// Told of its epoch, and the offsets at its barrier.
+    begin: Option<Begin>,
+    offsets: Vec<(OffsetKey, Offset)>,
 }
 
-struct Waiter {
-    from: Epoch,
-    answer: oneshot::Sender<Result<Epoch, String>>,
+/// What becomes of a change of the graph after its barrier was sent.
+#[derive(Default)]
+struct Changing {
+    removed: Vec<ActorId>,
+    /// Actors that replace others: those others report this barrier.
+    from_next: Vec<ActorId>,
+    done: Option<oneshot::Sender<Result<Epoch, String>>>,
+    begin: Option<Begin>,
 }
 
 /// The doer.
@@ -254,34 +263,20 @@ impl Coordinator {
         };
         self.carried = barrier.dml_position;
         let request = if mutate { self.mutations.pop_front() } else { None };
-        let mut removed = Vec::new();
-        let mut mutation_done = None;
         let mut events = Vec::new();
-        if let Some(request) = request {
-            self.actors.extend(&request.added);
-            self.roots.extend(request.roots);
-            self.filling.extend(&request.filling);
-            let jobs = Arc::make_mut(&mut self.jobs);
-            jobs.extend(&request.mutation.added);
-            jobs.retain(|job| !request.mutation.removed.contains(job));
-            if !request.filling.is_empty() {
-                events.push(Event::Backfilling(true));
-            }
-            events.extend(self.stop_filling(&request.mutation.removed));
-            removed = request.removed;
-            mutation_done = Some(request.done);
-            barrier.mutation = Some(Arc::new(request.mutation));
-        }
+        let changing =
+            request.map(|request| self.mutate(request, &mut barrier, &mut events)).unwrap_or_default();
         let barrier = Arc::new(barrier);
         self.roots.values().for_each(|inject| inject(&barrier));
         let waiting = self.actors.clone();
-        for actor in removed {
+        for actor in changing.removed {
             self.actors.remove(&actor);
             self.roots.remove(&actor);
         }
         if kind == BarrierKind::Checkpoint {
             self.history().begin(epoch, now_us, &self.actors);
         }
+        self.actors.extend(changing.from_next);
         let nobody = waiting.is_empty();
         self.in_flight.push_back(InFlight {
             barrier,
@@ -291,10 +286,39 @@ impl Coordinator {
             triggered_us: now_us,
             jobs: self.jobs.clone(),
             filling: HashMap::new(),
-            mutation_done,
+            mutation_done: changing.done,
+            begin: changing.begin,
+            offsets: Vec::new(),
         });
         events.extend(nobody.then_some(Event::Sealed(epoch)));
         events
+    }
+
+    /// Puts a change of the graph on `barrier`.
+    fn mutate(
+        &mut self,
+        request: MutationRequest,
+        barrier: &mut Barrier,
+        events: &mut Vec<Event>,
+    ) -> Changing {
+        let replaces = request.begin.is_some();
+        self.actors.extend(request.added.iter().filter(|_| !replaces));
+        self.roots.extend(request.roots);
+        self.filling.extend(&request.filling);
+        let jobs = Arc::make_mut(&mut self.jobs);
+        jobs.retain(|job| !request.mutation.removed.contains(job));
+        jobs.extend(&request.mutation.added);
+        if !request.filling.is_empty() {
+            events.push(Event::Backfilling(true));
+        }
+        events.extend(self.stop_filling(&request.mutation.removed));
+        barrier.mutation = Some(Arc::new(request.mutation));
+        Changing {
+            removed: request.removed,
+            from_next: if replaces { request.added } else { Vec::new() },
+            done: Some(request.done),
+            begin: request.begin,
+        }
     }
 
     /// Jobs that are done with filling, or given up.
@@ -370,6 +394,9 @@ impl Coordinator {
         if visible {
             self.uncommitted.clone_from(&handles);
         }
+        if flight.begin.is_some() {
+            flight.offsets.clone_from(&sealed.offsets);
+        }
         let contents = store.then(|| CheckpointContents {
             epoch,
             dml_position: flight.barrier.dml_position,
@@ -390,7 +417,12 @@ impl Coordinator {
         while self.in_flight.front().is_some_and(|f| f.barrier.epoch <= epoch) {
             let Some(flight) = self.in_flight.pop_front() else { break };
             let dml_position = flight.barrier.dml_position;
-            self.start.shown.visible.send_replace(Visible { epoch, dml_position, state: Arc::clone(&state) });
+            let visible = Visible { epoch, dml_position, state: Arc::clone(&state) };
+            if let Some(begin) = flight.begin {
+                assert_eq!(epoch, flight.barrier.epoch, "no epoch follows that some actors begin with");
+                begin(visible.clone(), flight.offsets);
+            }
+            self.start.shown.visible.send_replace(visible);
             let filling: Vec<_> =
                 flight.filling.into_iter().filter(|(job, _)| self.filling.contains(job)).collect();
             if !filling.is_empty() {
@@ -459,24 +491,4 @@ impl Coordinator {
 /// A poisoned lock holds plain data that is whole after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// After it gave up nobody is kept waiting.
-fn refuse(message: Message, why: &str) {
-    let reason = || Err(why.to_owned());
-    let _ = match message {
-        Message::Tick(answer) | Message::Checkpoint(answer) => answer.send(reason()),
-        Message::Mutate(request) => request.done.send(reason()),
-        _ => return,
-    };
-}
-
-fn answer(waiters: &mut Vec<Waiter>, epoch: Epoch) {
-    for waiter in std::mem::take(waiters) {
-        if waiter.from <= epoch {
-            let _ = waiter.answer.send(Ok(epoch));
-        } else {
-            waiters.push(waiter);
-        }
-    }
 }

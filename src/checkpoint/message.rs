@@ -37,6 +37,9 @@ impl std::fmt::Debug for Visible {
 /// Sends a barrier to one root actor.
 pub type Inject = Arc<dyn Fn(&Arc<Barrier>) + Send + Sync>;
 
+/// Takes the epoch of a barrier, and where every split was read up to at it.
+pub type Begin = Box<dyn FnOnce(Visible, Vec<(OffsetKey, Offset)>) + Send>;
+
 /// A change of the graph that waits for its barrier.
 pub struct MutationRequest {
     /// What the barrier carries.
@@ -49,6 +52,9 @@ pub struct MutationRequest {
     pub removed: Vec<ActorId>,
     /// Jobs that fill from this barrier on.
     pub filling: Vec<JobId>,
+    /// Where the added actors replace others: told of what the barrier's epoch is, once it is visible.
+    /// They report from the next barrier on.
+    pub begin: Option<Begin>,
     /// Answered when the barrier's epoch is visible.
     pub done: oneshot::Sender<Result<Epoch, String>>,
 }

@@ -20,3 +20,5 @@ pub mod remote;
 pub mod storage;
 pub mod transfer;
 pub mod upload;
+
+mod waiters;

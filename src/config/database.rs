@@ -31,6 +31,8 @@ pub struct DatabaseConfig {
     pub restart: RestartSettings,
     /// `sink.log_limit`
     pub sink_log_limit: u64,
+    /// `parallelism`, at least one.
+    pub parallelism: usize,
 }
 
 /// Where checkpoints go beside the local directory, and how.
@@ -76,6 +78,14 @@ pub struct RestartSettings {
     pub failure_rate_interval: Duration,
 }
 
+/// As many as there are cores, where it is zero.
+pub(super) fn or_cores(number: usize) -> usize {
+    match number {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        number => number,
+    }
+}
+
 impl DatabaseConfig {
     /// By the text of each setting.
     pub fn of(value: impl Fn(&'static str) -> String) -> Self {
@@ -110,6 +120,7 @@ impl DatabaseConfig {
                 attempts: value("restart.attempts").parse().unwrap_or_default(),
                 failure_rate_interval: duration("restart.failure_rate_interval"),
             },
+            parallelism: or_cores(number("parallelism")),
             sink_log_limit: parse_bytes(&value("sink.log_limit")).unwrap_or(u64::MAX),
         }
     }

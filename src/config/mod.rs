@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use weir_catalog::{ClientError, SqlState};
 
 pub use crate::units::{TlsSettings, Users, format_bytes, format_duration, parse_bytes, parse_duration};
+use database::or_cores;
 pub use database::{DatabaseConfig, RestartSettings, RestartStrategy, StorageSettings};
 pub use storage::{StorageScheme, StorageUrl};
 
@@ -135,7 +136,7 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("max_identifier_length", Kind::Integer(63, 63), "63", Scope::Internal, "Bytes of a name that clients may count on."),
     setting("max_index_keys", Kind::Integer(32, 32), "32", Scope::Internal, "The most columns that a key or index has, as PostgreSQL's drivers ask."),
     setting("memory.limit", Kind::Memory, "60%", Scope::Server, "Bytes that the process may use; a share is of the smaller of the machine's and the cgroup's memory."),
-    setting("parallelism", Kind::Integer(0, 256), "0", Scope::Server, "Workers that run the dataflow; 0: as many as there are cores."),
+    setting("parallelism", Kind::Integer(0, 256), "0", Scope::Database, "Actors of a job's fragments, where ALTER … SET PARALLELISM says nothing else; 0: as many as there are cores. The server's start value is the number of workers, too."),
     setting("query.memory_limit", Kind::Memory, "25%", Scope::Session, "Bytes that one query may hold; a share is of memory.limit."),
     setting("query.threads", Kind::Integer(0, 256), "0", Scope::Server, "Threads that a query is spread over, at a lower priority than the dataflow; 0: as many as there are cores."),
     setting("restart.attempts", Kind::Integer(0, 1_000_000), "10", Scope::Database, "Failures in a row (failure_rate: within its interval) after which the dataflow is left degraded; 0: never."),
@@ -395,9 +396,7 @@ impl Config {
         if !users.is_empty() {
             values.insert("auth.users", HIDDEN.to_owned());
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let number = |name| values[name].parse::<usize>().unwrap_or(0);
-        let or_cores = |n| if n == 0 { cores } else { n };
         let memory_limit = memory_size(&values["memory.limit"], available_memory());
         let address = |name| values[name].parse().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         Config {

@@ -18,9 +18,10 @@ use super::exchange::{ActorSignal, Edge, Pending, Routing};
 use super::operator::{OUTPUT_ROWS_MAX, OperatorError, OutputItem, Polled};
 use super::overtake::Overtake;
 use super::room::Room;
+use super::start::Start;
 use crate::checkpoint::participant::{ActorReport, BarrierTimes, ChannelState, Sealed};
 use crate::failpoint;
-use crate::stream::{ActorId, Barrier, ChangeBatch, Epoch, Message, Watermark};
+use crate::stream::{ActorId, Barrier, ChangeBatch, Epoch, Message, VnodeSet, Watermark};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -120,6 +121,10 @@ pub struct Actor {
     last: Epoch,
     /// A report that waits for what lay before its barrier.
     unaligned: Option<ActorReport>,
+    /// What it waits for with its first barrier, if it replaces another; and its vnodes.
+    start: Option<(Arc<Start>, VnodeSet)>,
+    /// Whether it has begun so, and its first barrier is still to come.
+    begins: bool,
     /// When the last piece of a fill was taken up, and how many rows have come since.
     filled_us: i64,
     filled_rows: usize,
@@ -156,6 +161,8 @@ impl Actor {
             replay: VecDeque::new(),
             last: Epoch::ZERO,
             unaligned: None,
+            start: None,
+            begins: false,
             filled_us: 0,
             filled_rows: 0,
             polled_us: 0,
@@ -178,8 +185,31 @@ impl Actor {
         self.replay.push_back(replay);
     }
 
+    /// It replaces an actor, or its part: it begins with what `start` brings.
+    pub fn wait_for(&mut self, start: Arc<Start>, vnodes: VnodeSet) {
+        start.wake(Arc::clone(&self.signal));
+        self.start = Some((start, vnodes));
+    }
+
+    /// Takes up what it waited for. False if that is not there yet.
+    fn begin(&mut self) -> Result<bool, OperatorError> {
+        let Some((start, vnodes)) = self.start.take() else { return Ok(true) };
+        match start.handover() {
+            Some(handover) => {
+                crate::failpoint::hit("actor.begins")?;
+                self.chain.restore(&handover.restored(&vnodes))?;
+            }
+            None => self.start = Some((start, vnodes)),
+        }
+        self.begins = self.start.is_none();
+        Ok(self.begins)
+    }
+
     /// Works for a while.
     pub fn turn(&mut self, now_us: i64) -> Result<Turn, OperatorError> {
+        if self.start.is_some() && !self.begin()? {
+            return Ok(Turn::Idle(None));
+        }
         let begun = Instant::now();
         for _ in 0..TURN_STEPS_MAX {
             if begun.elapsed() > TURN_TIME_MAX {
@@ -324,7 +354,7 @@ impl Actor {
                 self.watermarks.push(watermark);
                 self.send_all(&Message::Watermark(watermark));
             }
-            Effect::Sealed(barrier, sealed) => self.finish_barrier(&barrier, sealed),
+            Effect::Sealed(barrier, sealed) => self.finish_barrier(&barrier, sealed)?,
         }
         Ok(())
     }
@@ -333,6 +363,10 @@ impl Actor {
         for edge in &self.edges {
             match &edge.routing {
                 Routing::Forward(sender) => sender.send(Message::Changes(batch.clone())),
+                Routing::InTurn(turn, senders) => {
+                    let next = turn.fetch_add(1, Ordering::Relaxed) % senders.len();
+                    senders[next].send(Message::Changes(batch.clone()));
+                }
                 Routing::Hash(columns, senders) => {
                     let parts = dispatch::partition(&batch, columns, senders.len())?;
                     for (sender, part) in senders.iter().zip(parts) {
@@ -352,8 +386,13 @@ impl Actor {
         }
     }
 
-    /// Sends the barrier on, to edges that it ends and edges that it attaches too, and reports.
-    fn finish_barrier(&mut self, barrier: &Arc<Barrier>, mut sealed: Sealed) {
+    /// Sends the barrier on, to edges that it ends and edges that it attaches too, and reports. The
+    /// barrier at which it begins is the last one of those that it replaces: they report it.
+    fn finish_barrier(&mut self, barrier: &Arc<Barrier>, mut sealed: Sealed) -> Result<(), OperatorError> {
+        let begins = std::mem::take(&mut self.begins);
+        if begins && (sealed.runs.tables().next().is_some() || !sealed.handles.is_empty()) {
+            return Err(OperatorError::Internal("an actor wrote before it began".to_owned()));
+        }
         let old_edges = self.edges.len();
         if let Some(mutation) = &barrier.mutation {
             for number in mutation.attach.get(&self.id).into_iter().flatten() {
@@ -368,8 +407,11 @@ impl Actor {
         for sender in self.edges[old_edges..].iter().flat_map(|e| e.routing.senders()) {
             self.watermarks.iter().for_each(|watermark| sender.send(Message::Watermark(*watermark)));
         }
+        // Those that are new lead to what replaces what ends.
+        let gained = self.edges.split_off(if begins { 0 } else { old_edges });
         self.edges.retain(|edge| !barrier.stops(edge.job));
-        self.ended = barrier.stops(self.job);
+        self.edges.extend(gained);
+        self.ended = barrier.stops(self.job) && !begins;
         if self.ended {
             self.shared.state_entries.lock().remove(&self.id);
         } else if barrier.is_checkpoint() {
@@ -379,6 +421,9 @@ impl Actor {
         let (actor, job, epoch) = (self.id, self.job, barrier.epoch);
         self.last = epoch;
         let mut report = ActorReport { actor, job, times, epoch, sealed, channels: Vec::new() };
+        if begins {
+            return Ok(());
+        }
         if barrier.unaligned {
             report.channels = self.to_replay();
             self.unaligned = Some(report);
@@ -386,6 +431,7 @@ impl Actor {
         } else {
             self.shared.events.reported(report);
         }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::stream::{ActorId, ChangeBatch, Epoch, Message};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use weir_catalog::JobId;
 
@@ -243,6 +243,8 @@ impl Drop for Receiver {
 pub enum Routing {
     /// To one actor.
     Forward(Sender),
+    /// To one actor after the other: rows that have no place of their own.
+    InTurn(Arc<AtomicUsize>, Vec<Sender>),
     /// To the actor that has the vnode of these columns.
     Hash(Vec<usize>, Vec<Sender>),
 }
@@ -252,7 +254,7 @@ impl Routing {
     pub fn senders(&self) -> &[Sender] {
         match self {
             Routing::Forward(sender) => std::slice::from_ref(sender),
-            Routing::Hash(_, senders) => senders,
+            Routing::InTurn(_, senders) | Routing::Hash(_, senders) => senders,
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod fill;
 pub mod operator;
 pub mod overtake;
 pub mod room;
+pub mod start;
 pub mod worker;
 
 pub use operator::{Operator, OperatorError, Output, Progress};

@@ -54,8 +54,8 @@ pub struct Assembled {
 /// Adds operators after the root of the last fragment: materialize, sink.
 pub type Tail<'a> = &'a dyn Fn(usize, &VnodeSet) -> Result<Option<Box<dyn Operator>>, JobError>;
 
-/// Makes the build context of an actor: its index, vnodes and waker.
-pub type Contexts<'a> = &'a dyn Fn(usize, VnodeSet, Waker) -> BuildContext;
+/// Makes the build context of an actor: its index, how many there are, its vnodes and waker.
+pub type Contexts<'a> = &'a dyn Fn((usize, usize), VnodeSet, Waker) -> BuildContext;
 
 /// Makes the operators of a root actor, leaf first, each feeding the next.
 pub type Roots<'a> = &'a dyn Fn(usize, &VnodeSet, Waker) -> Result<Vec<Box<dyn Operator>>, JobError>;
@@ -194,7 +194,7 @@ impl Site<'_> {
         tail: Option<Tail<'_>>,
     ) -> Result<NewActor, JobError> {
         let vnodes = VnodeSet::share(index, fragment.parallelism);
-        let context = context(index, vnodes.clone(), waker(&place.signal));
+        let context = context((index, fragment.parallelism), vnodes.clone(), waker(&place.signal));
         let mut nodes = Vec::new();
         let mut polled = Vec::new();
         for (i, node) in fragment.nodes.iter().enumerate() {

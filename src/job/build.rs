@@ -32,6 +32,8 @@ pub struct BuildContext {
     pub name: Arc<str>,
     /// The actor's index in its fragment.
     pub actor: usize,
+    /// How many actors the fragment has.
+    pub actors: usize,
     /// The actor's vnodes.
     pub vnodes: VnodeSet,
     /// The internal tables of each plan node.
@@ -114,7 +116,7 @@ pub fn operator(fragment_node: &FragmentNode, context: &BuildContext) -> Result<
                 job: context.job,
                 source,
                 shared,
-                actor: context.actor,
+                actor: (context.actor, context.actors),
                 columns: columns.clone(),
                 schema,
                 waker: context.waker.clone(),

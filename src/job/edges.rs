@@ -13,6 +13,7 @@ use crate::dataflow::exchange::{Edge, Routing, Sender};
 use crate::dataflow::operator::{OperatorError, Restored};
 use crate::stream::{ActorId, Message};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use weir_catalog::{JobId, ObjectId};
 use weir_sql::plan::{PlanNode, PlanOp, StreamPlan};
 
@@ -86,11 +87,12 @@ pub fn replay(
     Ok(())
 }
 
-/// The outputs that an upstream job's actors (`outputs`, routed by `key`) gain: to the reading fragment's actors, whose
-/// channels are `senders` (by reading actor, then by upstream actor).
+/// The outputs that an upstream job's actors (`outputs`) gain: to the reading fragment's actors, whose
+/// channels are `senders` (by reading actor, then by upstream actor). Where those are not as many, rows
+/// go by their `key`; without one (a source's) they may go to any actor.
 pub fn edges_to(
     job: JobId,
-    (outputs, key): (&[ActorId], &[usize]),
+    (outputs, key): (&[ActorId], Option<&[usize]>),
     senders: Vec<Vec<Sender>>,
 ) -> Vec<(ActorId, Edge)> {
     let readers = senders.len();
@@ -103,7 +105,14 @@ pub fn edges_to(
     outputs
         .iter()
         .enumerate()
-        .map(|(index, actor)| (*actor, Edge { job, routing: Routing::Hash(key.to_vec(), of_actor(index)) }))
+        .map(|(index, actor)| {
+            let routing = match key {
+                Some(key) => Routing::Hash(key.to_vec(), of_actor(index)),
+                // Not all of them begin with the same reader.
+                None => Routing::InTurn(Arc::new(AtomicUsize::new(index)), of_actor(index)),
+            };
+            (*actor, Edge { job, routing })
+        })
         .collect()
 }
 

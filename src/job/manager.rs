@@ -204,8 +204,9 @@ impl Database {
     /// the catalog of `version` only: who else uses the old ones was looked up there.
     pub async fn change(&self, changes: Vec<CatalogChange>, version: u64) -> Result<(), JobError> {
         let lasting = Arc::clone(&self.lasting);
+        let changes: Arc<[CatalogChange]> = changes.into();
         let task = tokio::spawn(async move {
-            let dropped = {
+            let (dropped, rescaling) = {
                 let _ddl = lasting.ddl_lock.lock().await;
                 let before = lasting.catalog();
                 let renames = |c: &CatalogChange| {
@@ -215,14 +216,14 @@ impl Database {
                     return Err(JobError::overtaken());
                 }
                 let dropped = dropped_jobs(&before, &changes)?;
-                lasting.log_changes(&changes)?;
-                dropped
+                (dropped, super::rescale::log(&lasting, &changes).await?)
             };
-            for change in &changes {
+            for change in changes.iter() {
                 if let CatalogChange::Set(..) = change {
                     lasting.settings_changed();
                 }
             }
+            super::rescale::wait(rescaling).await;
             let ended = end_jobs(&lasting, &dropped).await;
             super::restart::retry(&lasting).await;
             ended
@@ -325,6 +326,7 @@ impl Database {
             status: status.to_owned(),
             backfilled_rows: 0,
             backfill_total_rows: None,
+            parallelism: 0,
             actors: 0,
             state_entries: 0,
         };

@@ -2,10 +2,10 @@
 //!
 //! In: bound statements ([`manager`]). [`graph`] cuts plans into fragments, [`build`] makes
 //! operators of their nodes, [`assemble`] puts them into actors with channels; [`running`] changes
-//! the graph at barriers; [`create`] fills a new job; [`storing`] takes sealed epochs to disk;
-//! [`restart`] begins again as soon and as often as [`restart_policy`] says, by what [`restore`] puts
-//! together from a checkpoint; [`memory`]
-//! keeps the budget; [`committers`] deliver what sinks promised, and [`leftovers`] cleans up after dropped ones.
+//! the graph at barriers; [`create`] fills a new job; [`rescale`] gives jobs other actors ([`takeover`]);
+//! [`storing`] takes sealed epochs to disk; [`restart`] begins again as soon and as often as
+//! [`restart_policy`] says, by what [`restore`] puts together from a checkpoint; [`memory`] keeps the
+//! budget; [`committers`] deliver what sinks promised, and [`leftovers`] cleans up after dropped ones.
 //! **Invariants:** the graph changes only at barriers; an object is acknowledged only when a
 //! durable checkpoint holds its job, or its record says that it is still filling; the catalog's log
 //! wins over the manifest.
@@ -15,6 +15,7 @@ pub mod manager;
 mod assemble;
 mod build;
 mod build_stateful;
+mod change;
 mod committers;
 mod create;
 mod edges;
@@ -23,6 +24,7 @@ mod incarnation;
 mod leftovers;
 mod memory;
 mod pause;
+mod rescale;
 mod restart;
 mod restart_policy;
 mod restore;
@@ -30,3 +32,4 @@ mod running;
 mod running_facts;
 mod storing;
 mod tail;
+mod takeover;

@@ -218,7 +218,9 @@ async fn begin_with(lasting: &Arc<Lasting>, fact: &mut RecoveryFact) -> Result<(
     tokio::spawn(memory::keep_budget(Arc::downgrade(&incarnation), Budget::new(lasting.config.memory_limit)));
     lasting.set_incarnation(Some(Arc::clone(&incarnation)));
     lasting.remove_old_lives();
-    settle(lasting, &incarnation).await
+    settle(lasting, &incarnation).await?;
+    tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
+    Ok(())
 }
 
 /// Catches up with what was dropped, or became complete, while the dataflow was put together: there was

@@ -12,13 +12,13 @@ use super::edges::fills;
 use super::incarnation::{Incarnation, Lasting};
 use super::manager::JobError;
 use super::restart::replace_failed;
-use super::running::{Ground, JobSpec, RestoredState, Running};
+use super::running::{Ground, JobSpec, Parallelism, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::channel;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Start};
 use crate::checkpoint::manifest::Manifest;
-use crate::checkpoint::participant::ChannelState;
+use crate::checkpoint::participant::{ChannelState, CommitHandle};
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::channel_bytes;
 use crate::dataflow::worker::clock_us;
@@ -26,7 +26,7 @@ use crate::state::StateError;
 use crate::state::apply::ApplyHandle;
 use crate::state::budget::Budget;
 use crate::state::rocks::RocksStore;
-use crate::state::store::StateStore;
+use crate::state::store::{StateRead, StateStore};
 use crate::state::table::TableLayout;
 use crate::state::writes::RunPool;
 use crate::stream::Epoch;
@@ -78,31 +78,14 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let apply = start_apply(lasting, store, restored, dml_position)
         .map_err(|e| JobError::io("start the state store", &e))?;
     let published = apply.published();
-    let state: StateSource = {
-        let watch = apply.watch();
-        Arc::new(move || {
-            let published = watch.borrow();
-            (published.epoch, Arc::clone(&published.state))
-        })
-    };
+    let state = newest(&apply);
     let (sender, messages) = mpsc::channel();
     let coordinator = CoordinatorHandle::new(sender);
-    let handles = manifest.as_ref().map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
-    open_sink_logs(lasting, &handles)?;
-    let unaligned = manifest.as_ref().is_some_and(|m| m.unaligned);
-    let (carried, handles): (Vec<_>, Vec<_>) =
-        handles.into_iter().partition(|handle| unaligned && handle.epoch == restored);
-    lasting.sink_logs.carry(carried);
-    let committers = Arc::new(Committers::new(
-        (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
-        lasting.epochs.lock().last,
-        (lasting.sink_logs.clone(), lasting.leftovers.clone()),
-        coordinator.clone(),
-        (restored, handles.clone()),
-        super::pause::LogLimit::of(lasting),
-    ));
+    let handles = take_up_promises(lasting, manifest.as_ref())?;
+    let committers = Arc::new(committers(lasting, &coordinator, (restored, handles.clone())));
     let ground = Ground {
-        parallelism: lasting.config.parallelism,
+        workers: lasting.config.parallelism,
+        parallelism: parallelism(lasting),
         channel_bytes: channel_bytes(lasting.config.memory_limit),
         state,
         coordinator: coordinator.clone(),
@@ -133,14 +116,8 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let specs = specs(lasting, &incarnation, manifest.as_ref())?;
     let filling =
         specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
-    let mut channels: HashMap<JobId, Vec<ChannelState>> = HashMap::new();
-    if unaligned {
-        for (job, state) in channel::read(&*published.state, restored).map_err(JobError::from_state)? {
-            channels.entry(job).or_default().push(state);
-        }
-    }
     let from = RestoredState {
-        channels,
+        channels: channels_of(manifest.as_ref(), &*published.state)?,
         state: published.state,
         offsets: manifest.map_or_else(HashMap::new, |m| m.offsets.into_iter().collect()),
         epoch: restored,
@@ -150,6 +127,56 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     steps.build = took();
     Ok(Prepared { incarnation, first, filling, restored, steps })
+}
+
+/// The sinks' committers, which go on from `promised`.
+fn committers(
+    lasting: &Arc<Lasting>,
+    coordinator: &CoordinatorHandle,
+    promised: (Epoch, Vec<CommitHandle>),
+) -> Committers {
+    Committers::new(
+        (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
+        lasting.epochs.lock().last,
+        (lasting.sink_logs.clone(), lasting.leftovers.clone()),
+        coordinator.clone(),
+        promised,
+        super::pause::LogLimit::of(lasting),
+    )
+}
+
+/// Opens the sinks' logs; the promises that the checkpoint released. What it promised and did not release
+/// is left to the sinks' writers.
+fn take_up_promises(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<Vec<CommitHandle>, JobError> {
+    let handles = manifest.map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
+    open_sink_logs(lasting, &handles)?;
+    let hidden = manifest.filter(|m| m.unaligned).map(|m| m.epoch);
+    let (carried, released) = handles.into_iter().partition(|handle| Some(handle.epoch) == hidden);
+    lasting.sink_logs.carry(carried);
+    Ok(released)
+}
+
+/// The rows that lay before the checkpoint's barrier, by job.
+fn channels_of(
+    manifest: Option<&Manifest>,
+    state: &dyn StateRead,
+) -> Result<HashMap<JobId, Vec<ChannelState>>, JobError> {
+    let mut channels: HashMap<JobId, Vec<ChannelState>> = HashMap::new();
+    if let Some(manifest) = manifest.filter(|m| m.unaligned) {
+        for (job, found) in channel::read(state, manifest.epoch).map_err(JobError::from_state)? {
+            channels.entry(job).or_default().push(found);
+        }
+    }
+    Ok(channels)
+}
+
+/// The newest published snapshot.
+fn newest(apply: &ApplyHandle) -> StateSource {
+    let watch = apply.watch();
+    Arc::new(move || {
+        let published = watch.borrow();
+        (published.epoch, Arc::clone(&published.state))
+    })
 }
 
 fn start_apply(
@@ -162,10 +189,7 @@ fn start_apply(
 }
 
 /// Opens the sinks' logs, and removes from them what nobody promised.
-fn open_sink_logs(
-    lasting: &Lasting,
-    handles: &[crate::checkpoint::participant::CommitHandle],
-) -> Result<(), JobError> {
+fn open_sink_logs(lasting: &Lasting, handles: &[CommitHandle]) -> Result<(), JobError> {
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
         lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
@@ -175,10 +199,7 @@ fn open_sink_logs(
 
 /// What the sinks of a checkpoint's jobs promised. One that was filling then fills anew, and promises
 /// all of it again.
-fn kept_handles(
-    manifest: &Manifest,
-    catalog: &CatalogSnapshot,
-) -> Vec<crate::checkpoint::participant::CommitHandle> {
+fn kept_handles(manifest: &Manifest, catalog: &CatalogSnapshot) -> Vec<CommitHandle> {
     let has = |sink: ObjectId| manifest.jobs.iter().any(|j| j.job == sink);
     let paused = |sink: ObjectId| catalog.by_id(sink).is_some_and(|o| o.state == ObjectState::Paused);
     manifest.handles.iter().filter(|h| has(h.sink) || paused(h.sink)).cloned().collect()
@@ -268,7 +289,7 @@ fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerp
 fn coordinator_start(
     lasting: &Arc<Lasting>,
     manifest: Option<&Manifest>,
-    handles: Vec<crate::checkpoint::participant::CommitHandle>,
+    handles: Vec<CommitHandle>,
     store: Store,
     moved: Arc<std::sync::atomic::AtomicBool>,
 ) -> Result<Start, JobError> {
@@ -315,19 +336,26 @@ fn specs(
         if let Some(plan) = &plan {
             incarnation.note_fingerprints(object.id, plan);
         }
-        if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id))
-            && !stored.fingerprints.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash))
-        {
-            // Which numbers the operators have does not count: where a relation's column got another
-            // name, its readers have a projection more, and their state in the same order.
-            return Err(mismatch(object, &stored.fingerprints, now));
+        if let (Some(stored), Some(now)) = (stored, incarnation.fingerprints.lock().get(&object.id)) {
+            require_same(object, &stored.fingerprints, now)?;
         }
         specs.push(JobSpec { object: Arc::clone(object), plan, restored: stored.is_some() });
     }
     Ok(specs)
 }
 
-fn plan(
+/// How many actors the fragments of an object's job are to have, as the catalog has it now.
+fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
+    let lasting = Arc::downgrade(lasting);
+    Arc::new(move |id| {
+        let Some(lasting) = lasting.upgrade() else { return 1 };
+        let own = lasting.catalog().by_id(id).and_then(|object| object.parallelism);
+        own.map_or_else(|| lasting.settings().parallelism, usize::from)
+    })
+}
+
+/// The plan of an object's job; none for a table.
+pub fn plan(
     lasting: &Lasting,
     catalog: &Arc<CatalogSnapshot>,
     object: &Object,
@@ -341,6 +369,18 @@ fn plan(
         error.message = format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
         error
     })
+}
+
+/// An error where the operators that state was `stored` by are not those of a plan `now`. Which numbers
+/// they have does not count: where a relation's column got another name, its readers have a projection
+/// more, and their state in the same order.
+pub fn require_same(
+    object: &Object,
+    stored: &[(u32, String)],
+    now: &[(u32, String)],
+) -> Result<(), JobError> {
+    let same = stored.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash));
+    if same { Ok(()) } else { Err(mismatch(object, stored, now)) }
 }
 
 /// Never a misread byte: an operator whose shape changed is named.

@@ -4,8 +4,9 @@
 //! Every change of the graph is a mutation at a barrier, the start too: its first barrier attaches
 //! every job of the restored checkpoint.
 
-use super::assemble::{Assembled, NewActor, Site};
+use super::assemble::{Assembled, Site};
 use super::build::{BuildContext, OpenSource, assign_tables};
+use super::change::{Change, begin};
 use super::edges::{self, edges_to, fills, inject, reads, restore_actors};
 use super::graph::{self, Fragment, cut};
 use super::manager::JobError;
@@ -23,7 +24,7 @@ use crate::operators::expr::ErrorCounter;
 use crate::operators::source::{SourceReader, SourceShared, SourceSpec};
 use crate::state::store::StateRead;
 use crate::state::table::TableLayout;
-use crate::stream::{ActorId, Barrier, Epoch, Mutation};
+use crate::stream::{ActorId, Barrier, Epoch};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub struct RestoredState {
 }
 
 pub(super) struct RunningJob {
+    /// How many actors each fragment has that is not a single one.
+    pub(super) parallelism: usize,
     pub(super) actors: Vec<ActorId>,
     pub(super) outputs: Vec<ActorId>,
     /// The key columns of the relation, by which its changes are routed.
@@ -69,10 +72,15 @@ pub(super) struct RunningJob {
     pub(super) late_rows: Arc<AtomicU64>,
 }
 
+/// How many actors each fragment of an object's job is to have.
+pub type Parallelism = Arc<dyn Fn(ObjectId) -> usize + Send + Sync>;
+
 /// What the dataflow stands on.
 pub struct Ground {
-    /// How many actors a fragment has.
-    pub parallelism: usize,
+    /// How many threads run the actors.
+    pub workers: usize,
+    /// What the catalog says of it now.
+    pub parallelism: Parallelism,
     /// Bytes that a channel between actors takes before it is full.
     pub channel_bytes: usize,
     /// The newest published snapshot.
@@ -126,7 +134,7 @@ impl Running {
             overtake: Arc::default(),
             state_entries: Default::default(),
         });
-        let workers = (0..ground.parallelism)
+        let workers = (0..ground.workers)
             .map(|index| Worker::start(index, events.clone()))
             .collect::<std::io::Result<_>>()?;
         Ok(Running {
@@ -181,6 +189,11 @@ impl Running {
             change.mutation.removed.push(*job);
         }
         self.drop_unread_sources(&mut jobs, &mut change);
+        Ok(self.send(change))
+    }
+
+    /// Starts the actors of `change` and has it put on a barrier.
+    pub(super) fn send(&self, mut change: Change) -> oneshot::Receiver<Result<Epoch, String>> {
         let (done, answer) = oneshot::channel();
         let roots = change
             .actors
@@ -193,21 +206,22 @@ impl Running {
             removed: change.removed_actors,
             filling: change.filling,
             mutation: change.mutation,
+            begin: change.start.map(begin),
             done,
         };
         for new in change.actors {
             self.workers[new.worker].add(new.actor);
         }
         self.ground.coordinator.send(Told::Mutate(request));
-        Ok(answer)
+        answer
     }
 
     /// Takes a job off the books. Returns its actors.
-    fn forget(&self, jobs: &mut HashMap<JobId, RunningJob>, id: JobId) -> Vec<ActorId> {
+    pub(super) fn forget(&self, jobs: &mut HashMap<JobId, RunningJob>, id: JobId) -> Vec<ActorId> {
         jobs.remove(&id).map_or_else(Vec::new, |job| job.actors)
     }
 
-    fn drop_unread_sources(&self, jobs: &mut HashMap<JobId, RunningJob>, change: &mut Change) {
+    pub(super) fn drop_unread_sources(&self, jobs: &mut HashMap<JobId, RunningJob>, change: &mut Change) {
         let unread: Vec<JobId> = jobs
             .iter()
             .filter(|(id, job)| {
@@ -221,7 +235,8 @@ impl Running {
         }
     }
 
-    fn build(
+    /// Builds a job's actors, and those of the sources that it is the first to read.
+    pub(super) fn build(
         &self,
         jobs: &mut HashMap<JobId, RunningJob>,
         change: &mut Change,
@@ -229,14 +244,19 @@ impl Running {
         restored: Option<&RestoredState>,
     ) -> Result<(), JobError> {
         let id = spec.object.id;
-        let errors = ErrorCounter::default();
-        let late_rows = Arc::<AtomicU64>::default();
+        // Other actors count on where those that they replace end.
+        let counters = change.replaced.get(&id).map(|job| (job.errors.clone(), job.late_rows.clone()));
+        let (errors, late_rows) = counters.unwrap_or_default();
+        let parallelism = self.parallelism(change, id);
         let (assembled, reads) = match (&spec.object.body, &spec.plan) {
             (ObjectBody::Table(table), _) => {
                 let layout = (self.ground.layouts)(id)?;
-                let position = restored.map_or(0, |r| r.dml_position);
+                let position = match &change.start {
+                    Some(_) => None,
+                    None => Some(restored.map_or(0, |r| r.dml_position)),
+                };
                 let key = table.key.columns(table.columns.len());
-                let assembled = self.site(jobs).roots(id, self.ground.parallelism, &|actor, vnodes, _| {
+                let assembled = self.site(jobs).roots(id, parallelism, &|actor, vnodes, _| {
                     let log = self.ground.tails.dml.clone();
                     let mut reader = DmlReader::new(id, log, key.clone(), vnodes.clone(), position);
                     if let Some(watermark) = table.watermark.clone() {
@@ -250,16 +270,20 @@ impl Running {
             (_, Some(plan)) => {
                 let reads = reads(&plan.root);
                 self.open_sources(jobs, change, (id, &reads), restored)?;
-                (self.build_planned(jobs, spec, plan, (&errors, restored))?, reads)
+                (self.build_planned(jobs, spec, (plan, parallelism), (&errors, restored))?, reads)
             }
             (_, None) => return Err(JobError::internal("a job needs a plan")),
         };
         let key = tail::key_columns(&spec.object);
         self.enlist(jobs, change, id, assembled, spec.restored.then_some(restored).flatten(), |job| {
-            RunningJob { reads, key, errors, late_rows, ..job }
+            RunningJob { parallelism, reads, key, errors, late_rows, ..job }
         })?;
         change.filling.extend((!spec.restored && fills(spec.plan.as_ref())).then_some(id));
         Ok(())
+    }
+
+    fn parallelism(&self, change: &Change, id: ObjectId) -> usize {
+        change.parallelism.as_ref().unwrap_or(&self.ground.parallelism)(id)
     }
 
     fn site<'a>(&'a self, jobs: &'a HashMap<JobId, RunningJob>) -> SiteOf<'a> {
@@ -270,23 +294,24 @@ impl Running {
         &self,
         jobs: &HashMap<JobId, RunningJob>,
         spec: &JobSpec,
-        plan: &StreamPlan,
+        (plan, parallelism): (&StreamPlan, usize),
         (errors, restored): (&ErrorCounter, Option<&RestoredState>),
     ) -> Result<Assembled, JobError> {
         let id = spec.object.id;
-        let fragments: Vec<Fragment> = cut(&plan.root, self.ground.parallelism);
+        let fragments: Vec<Fragment> = cut(&plan.root, parallelism);
         let tables = Arc::new(assign_tables(id, &plan.root)?);
         self.tables.lock().insert(id, tables.values().flatten().copied().collect());
         let open: HashMap<ObjectId, OpenSource> =
             jobs.iter().filter_map(|(id, j)| j.source.clone().map(|s| (*id, s))).collect();
         let open = Arc::new(open);
         let name: Arc<str> = spec.object.name.to_string().into();
-        let context = |actor: usize, vnodes, waker| {
+        let context = |(actor, actors), vnodes, waker| {
             let open = open.clone();
             BuildContext {
                 job: id,
                 name: name.clone(),
                 actor,
+                actors,
                 vnodes,
                 tables: tables.clone(),
                 state: self.ground.state.clone(),
@@ -329,8 +354,12 @@ impl Running {
             let ObjectBody::Source(declared) = &object.body else { continue };
             if !jobs.contains_key(id) {
                 let source = registry::open_source(declared).map_err(JobError::from_client)?;
-                let shared = Arc::new(SourceShared::new(declared.watermark.clone()));
-                let parallelism = self.ground.parallelism;
+                let replaced = change.replaced.get(id).and_then(|job| job.source.as_ref());
+                let shared = Arc::new(match replaced {
+                    Some((_, shared)) => shared.successor(),
+                    None => SourceShared::new(declared.watermark.clone()),
+                });
+                let parallelism = self.parallelism(change, *id);
                 let assembled = self.site(jobs).roots(*id, parallelism, &|actor, _, waker| {
                     Ok(vec![Box::new(SourceReader::new(SourceSpec {
                         id: *id,
@@ -343,6 +372,7 @@ impl Running {
                 })?;
                 let open = Some((source, shared));
                 self.enlist(jobs, change, *id, assembled, restored, |job| RunningJob {
+                    parallelism,
                     source: open,
                     ..job
                 })?;
@@ -364,19 +394,26 @@ impl Running {
         restored: Option<&RestoredState>,
         complete: impl FnOnce(RunningJob) -> RunningJob,
     ) -> Result<(), JobError> {
-        if let Some(restored) = restored {
-            restore_actors(&mut assembled.actors, restored)?;
+        match (&change.start, restored) {
+            (Some(start), _) => {
+                let actors = assembled.actors.iter_mut();
+                actors.for_each(|new| new.actor.wait_for(Arc::clone(start), new.vnodes.clone()));
+            }
+            (None, Some(restored)) => restore_actors(&mut assembled.actors, restored)?,
+            (None, None) => {}
         }
         for external in assembled.externals {
             let upstream = jobs
                 .get(&external.relation)
                 .ok_or_else(|| JobError::internal(format!("object {} is not running", external.relation)))?;
-            for (actor, edge) in edges_to(id, (&upstream.outputs, &upstream.key), external.senders) {
+            let key = upstream.source.is_none().then_some(upstream.key.as_slice());
+            for (actor, edge) in edges_to(id, (&upstream.outputs, key), external.senders) {
                 let number = self.shared.pending.add(edge);
                 change.mutation.attach.entry(actor).or_default().push(number);
             }
         }
         let job = RunningJob {
+            parallelism: 0,
             actors: assembled.actors.iter().map(|new| new.actor.id).collect(),
             outputs: assembled.outputs,
             key: Vec::new(),
@@ -409,15 +446,6 @@ impl Running {
     pub fn stop(&self) {
         self.workers.iter().for_each(Worker::stop);
     }
-}
-
-/// A change of the graph while it is put together.
-#[derive(Default)]
-struct Change {
-    mutation: Mutation,
-    actors: Vec<NewActor>,
-    removed_actors: Vec<ActorId>,
-    filling: Vec<JobId>,
 }
 
 struct SiteOf<'a> {

@@ -22,6 +22,7 @@ impl Running {
                     status: if fills.is_some() { "creating" } else { "running" }.to_owned(),
                     backfilled_rows: fills.map_or(0, |f| f.rows),
                     backfill_total_rows: None,
+                    parallelism: job.parallelism,
                     actors: job.actors.len(),
                     state_entries: job.actors.iter().filter_map(|actor| entries.get(actor)).sum(),
                 }

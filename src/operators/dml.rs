@@ -29,7 +29,8 @@ pub struct DmlReader {
     key: Vec<usize>,
     vnodes: VnodeSet,
 
-    position: u64,
+    /// Up to where it has read; none before its first barrier, which says so.
+    position: Option<u64>,
     waiting: VecDeque<ChangeBatch>,
     event_time: Option<EventTime>,
 }
@@ -51,8 +52,15 @@ struct EventTime {
 }
 
 impl DmlReader {
-    /// Of `table`, whose rows are distributed by the columns `key`; reads on after `position`.
-    pub fn new(table: ObjectId, log: Arc<DmlLog>, key: Vec<usize>, vnodes: VnodeSet, position: u64) -> Self {
+    /// Of `table`, whose rows are distributed by the columns `key`; reads on after `position`, or with
+    /// `None` after that of its first barrier.
+    pub fn new(
+        table: ObjectId,
+        log: Arc<DmlLog>,
+        key: Vec<usize>,
+        vnodes: VnodeSet,
+        position: Option<u64>,
+    ) -> Self {
         Self { table, log, key, vnodes, position, waiting: VecDeque::new(), event_time: None }
     }
 
@@ -142,15 +150,16 @@ impl Operator for DmlReader {
 
     fn on_barrier(&mut self, barrier: &Barrier, out: &mut Output) -> Result<Progress, OperatorError> {
         // A barrier never goes back: a table made later starts at the barrier that makes it.
-        if barrier.dml_position > self.position {
-            for transaction in self.log.range(self.position, barrier.dml_position) {
+        let position = *self.position.get_or_insert(barrier.dml_position);
+        if barrier.dml_position > position {
+            for transaction in self.log.range(position, barrier.dml_position) {
                 for (table, batch) in &transaction.changes {
                     if *table == self.table {
                         self.take_up(batch)?;
                     }
                 }
             }
-            self.position = barrier.dml_position;
+            self.position = Some(barrier.dml_position);
         }
         self.resume(out)
     }

@@ -53,9 +53,9 @@ pub struct SourceShared {
     /// Rows dropped because they came below the watermark.
     pub late_rows: AtomicU64,
     /// Rows that could not be decoded.
-    pub dead_rows: AtomicU64,
+    pub dead_rows: Arc<AtomicU64>,
     /// Rows read.
-    pub rows: AtomicU64,
+    pub rows: Arc<AtomicU64>,
 }
 
 /// What a job wants of a source.
@@ -83,6 +83,17 @@ impl SourceShared {
         Self { watermark, ..Self::default() }
     }
 
+    /// Of the same source, read by other actors from a barrier on: they count on. Rows that were late
+    /// are restored with their splits.
+    pub fn successor(&self) -> Self {
+        Self {
+            watermark: self.watermark.clone(),
+            dead_rows: Arc::clone(&self.dead_rows),
+            rows: Arc::clone(&self.rows),
+            ..Self::default()
+        }
+    }
+
     /// `job` wants `columns` too, from the next barrier with a mutation on until it is removed by one.
     pub fn want(&self, job: JobId, columns: &[usize]) {
         self.wanted.lock().entry(job).or_default().columns.extend(columns);
@@ -102,13 +113,12 @@ impl SourceShared {
         }
     }
 
-    /// Where the splits of source actor `actor` were at the barrier of `epoch`.
-    pub fn positions_at(&self, actor: usize, epoch: Epoch) -> Positions {
+    /// Where splits were at the barrier of `epoch`: those whose past is for `reader` of `readers`
+    /// actors. Where the source has as many actors, they are those of the one that feeds it.
+    pub fn positions_at(&self, (reader, readers): (usize, usize), epoch: Epoch) -> Positions {
         let positions = self.positions.lock();
-        match positions.get(&actor) {
-            Some((at, splits)) if *at == epoch => splits.clone(),
-            _ => Vec::new(),
-        }
+        let own = positions.iter().filter(|(actor, (at, _))| *actor % readers == reader && *at == epoch);
+        own.flat_map(|(_, (_, splits))| splits.iter().cloned()).collect()
     }
 }
 
@@ -192,7 +202,7 @@ impl SourceReader {
     /// What jobs wanted that `barrier` ends; not before, since up to here they read all of it.
     fn give_up(&mut self, barrier: &Barrier) {
         let mut wanted = self.spec.shared.wanted.lock();
-        for (job, want) in wanted.iter_mut().filter(|(job, _)| barrier.stops(**job)) {
+        for (job, want) in wanted.iter_mut().filter(|(job, _)| barrier.ends(**job)) {
             want.ended += 1;
             self.ended.insert(*job);
         }

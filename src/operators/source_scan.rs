@@ -33,8 +33,9 @@ pub struct SourceScanSpec {
     pub source: Arc<dyn Source>,
     /// What the shared reader tells.
     pub shared: Arc<SourceShared>,
-    /// The index of this actor, the same as that of the shared reader's actor that feeds it.
-    pub actor: usize,
+    /// The index of this actor, and how many there are. Where the shared reader has as many, the one
+    /// of this index feeds it; else all of them do.
+    pub actor: (usize, usize),
     /// The declared columns that it reads, ascending, and their schema.
     pub columns: Vec<usize>,
     /// The schema of what it emits.

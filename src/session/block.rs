@@ -221,6 +221,7 @@ fn written_by(statement: &Statement) -> Option<&'static str> {
         Statement::Drop { .. } | Statement::DropSchema { .. } => "DROP",
         Statement::Rename { .. }
         | Statement::RenameColumn { .. }
+        | Statement::SetParallelism { .. }
         | Statement::AlterDatabase { .. }
         | Statement::RebuildSink(_) => "ALTER",
         Statement::Comment { .. } => "COMMENT",

@@ -26,7 +26,7 @@ pub fn show_schema(target: &ShowTarget) -> SchemaRef {
         ShowTarget::Objects(ObjectKind::Sink) => &["Name", "Connector", "Status", "Error"],
         ShowTarget::Objects(ObjectKind::Index) => &["Name", "On", "Key", "Include"],
         ShowTarget::Objects(_) | ShowTarget::Schemas | ShowTarget::Databases => &["Name"],
-        ShowTarget::Jobs => &["Id", "Name", "Kind", "Status", "Progress", "Actors"],
+        ShowTarget::Jobs => &["Id", "Name", "Kind", "Status", "Progress", "Actors", "Parallelism"],
         ShowTarget::Checkpoints => {
             &["Epoch", "Triggered At", "Status", "Duration", "Total Bytes", "New Bytes", "Reason"]
         }
@@ -144,7 +144,16 @@ fn job_row(catalog: &CatalogSnapshot, job: &JobFact) -> Row {
         Some(job.status.clone()),
         progress,
         Some(job.actors.to_string()),
+        Some(parallelism(job.parallelism, object.and_then(|object| object.parallelism))),
     ]
+}
+
+/// What a job runs with, and what was asked for where that is not the same number.
+fn parallelism(actual: usize, wanted: Option<u16>) -> String {
+    match wanted {
+        Some(wanted) if usize::from(wanted) == actual => actual.to_string(),
+        wanted => format!("{actual} ({})", weir_catalog::system::jobs::wanted_parallelism(wanted)),
+    }
 }
 
 fn party_row(party: Party) -> Row {

@@ -19,7 +19,8 @@ pub enum BarrierKind {
 pub struct ActorId(pub u64);
 
 /// A change of the graph that takes effect at a barrier. The actors that it adds get this barrier
-/// as their first message, the ones that it stops get it as their last.
+/// as their first message, the ones that it stops get it as their last. A job that is both added and
+/// removed goes on with other actors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mutation {
     /// Jobs whose actors start with this barrier.
@@ -65,5 +66,10 @@ impl Barrier {
     /// Whether the actors of `job` end with this barrier.
     pub fn stops(&self, job: JobId) -> bool {
         self.mutation.as_ref().is_some_and(|m| m.stop || m.removed.contains(&job))
+    }
+
+    /// Whether `job` ends with this barrier, for good.
+    pub fn ends(&self, job: JobId) -> bool {
+        self.stops(job) && self.mutation.as_ref().is_none_or(|m| !m.added.contains(&job))
     }
 }

@@ -1,5 +1,5 @@
 //! For random queries and changes: the view at every barrier = the same query as a batch = a real
-//! PostgreSQL on the same data; at parallelism 1, 2 and 4, with kills in between.
+//! PostgreSQL on the same data; at parallelism 1, 2 and 4 and others while it runs, with kills in between.
 //!
 //! `WEIR_SEED` reproduces a run, `WEIR_ROUNDS` makes it longer.
 
@@ -317,6 +317,22 @@ impl Draw {
         keys.join(", ")
     }
 
+    /// ALTERs that give a view, a table or all of them another parallelism.
+    fn rescales(&mut self, views: usize) -> Vec<String> {
+        let rescale = |draw: &mut Self| {
+            let parallelism = draw.of(&["1", "2", "3", "4", "ADAPTIVE"]);
+            match draw.0.random_range(0..6) {
+                0 => format!("ALTER DATABASE dev SET PARALLELISM = {parallelism}"),
+                1 => format!("ALTER TABLE t{} SET PARALLELISM = {parallelism}", draw.0.random_range(0..3)),
+                _ => {
+                    let view = draw.0.random_range(0..views);
+                    format!("ALTER MATERIALIZED VIEW v{view} SET PARALLELISM = {parallelism}")
+                }
+            }
+        };
+        (0..self.0.random_range(0..3)).map(|_| rescale(self)).collect()
+    }
+
     fn change(&mut self) -> String {
         let id = self.0.random_range(0..40);
         match self.0.random_range(0..13) {
@@ -457,7 +473,14 @@ async fn scenario(parallelism: &str, growing: &[&str], rounds: usize, draw: &mut
     }
     for round in 0..rounds {
         let context = format!("parallelism {parallelism}, {growing:?} grow, round {round}");
-        apply(&client, postgres, draw, growing, 12).await;
+        let (rescales, other) = (draw.rescales(views.len()), weir.connect().await);
+        println!("meanwhile: {rescales:?};");
+        let rescaled = async {
+            for rescale in &rescales {
+                run(&other, rescale).await;
+            }
+        };
+        tokio::join!(apply(&client, postgres, draw, growing, 12), rescaled);
         compare(&client, postgres, &views, &context).await;
         if round % 3 == 2 {
             if draw.one_in(2) {

@@ -120,6 +120,36 @@ async fn sinks_reconcile_after_kills_at_random_moments() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sinks_reconcile_whatever_parallelism_the_pipeline_gets_meanwhile() {
+    let mut rng = StdRng::seed_from_u64(seed());
+    let postgres = Postgres::start().await;
+    let target = postgres.connect().await;
+    targets(&target).await;
+    let mut weir = Weir::with(&["--parallelism", "2"], &[]).await;
+    let files = weir.path("files");
+    let mut client = weir.connect().await;
+    pipeline(&client, &postgres, &files).await;
+    let whats = [
+        "SOURCE bid",
+        "MATERIALIZED VIEW totals",
+        "SINK bid_files",
+        "SINK bid_rows",
+        "SINK per_auction",
+        "DATABASE dev",
+    ];
+    for round in 0..20 {
+        let (what, n) = (whats[rng.random_range(0..whats.len())], rng.random_range(1..5));
+        run(&client, &format!("ALTER {what} SET PARALLELISM = {n}")).await;
+        if round % 6 == 5 {
+            weir.kill_and_restart().await;
+            client = weir.connect().await;
+        }
+    }
+    reconcile(&weir, &target, &files).await;
+    assert!(!weir.log().contains("actor failed"), "{}", weir.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sinks_reconcile_after_kills_at_every_step_of_a_checkpoint() {
     let postgres = Postgres::start().await;
     let target = postgres.connect().await;

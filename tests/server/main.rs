@@ -18,6 +18,7 @@ mod protocol;
 mod psql;
 mod races;
 mod recovery;
+mod rescale;
 mod sinks;
 mod storage;
 mod transactions;

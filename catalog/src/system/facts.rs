@@ -14,6 +14,8 @@ pub struct JobFact {
     pub backfilled_rows: u64,
     /// Rows to read, as estimated.
     pub backfill_total_rows: Option<u64>,
+    /// How many actors each of its fragments has that is not a single one; 0: it does not run.
+    pub parallelism: usize,
     /// How many actors run it.
     pub actors: usize,
     /// Groups and rows that its operators remembered in memory at the last checkpoint.

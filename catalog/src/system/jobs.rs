@@ -16,9 +16,16 @@ pub const TABLE: SystemTable = SystemTable {
         ("actors", ColumnType::Int8),
         ("expression_errors", ColumnType::Int8),
         ("state_entries", ColumnType::Int8),
+        ("parallelism", ColumnType::Int8),
+        ("wanted_parallelism", ColumnType::Text),
     ],
     rows,
 };
+
+/// The parallelism that ALTER … SET PARALLELISM asked for, as SQL writes it.
+pub fn wanted_parallelism(parallelism: Option<u16>) -> String {
+    parallelism.map_or_else(|| "adaptive".to_owned(), |parallelism| parallelism.to_string())
+}
 
 fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
     let row = |job: &super::facts::JobFact| {
@@ -33,6 +40,8 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
             job.actors.into(),
             errors.into(),
             job.state_entries.into(),
+            job.parallelism.into(),
+            object.map(|o| wanted_parallelism(o.parallelism)).into(),
         ]
     };
     facts.jobs.iter().map(row).collect()

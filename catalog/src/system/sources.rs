@@ -16,6 +16,7 @@ pub const TABLE: SystemTable = SystemTable {
         ("rows_read", ColumnType::Int8),
         ("late_rows", ColumnType::Int8),
         ("dead_letters", ColumnType::Int8),
+        ("wanted_parallelism", ColumnType::Text),
     ],
     rows,
 };
@@ -36,6 +37,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 fact.map(|f| f.rows).into(),
                 fact.map(|f| f.late_rows).into(),
                 fact.map(|f| f.dead_letters).into(),
+                super::jobs::wanted_parallelism(object.parallelism).into(),
             ]
         })
         .collect()

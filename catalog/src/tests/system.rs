@@ -33,6 +33,7 @@ fn catalog() -> CatalogSnapshot {
         state: ObjectState::Creating,
         definition: "CREATE MATERIALIZED VIEW v AS SELECT 1 AS a".into(),
         comment: None,
+        parallelism: None,
     };
     empty.apply(&CatalogChange::Create(object)).expect("valid")
 }
@@ -47,6 +48,7 @@ fn rows_are_as_wide_as_their_table() {
             status: "creating".into(),
             backfilled_rows: 25,
             backfill_total_rows: Some(50),
+            parallelism: 2,
             actors: 2,
             state_entries: 5,
         }],

@@ -118,8 +118,9 @@ pub(super) fn created(
     text: &str,
     context: &BindContext,
 ) -> Bound {
+    let id = context.catalog.next_id;
     let object =
-        Object { id: context.catalog.next_id, name, body, state, definition: text.to_owned(), comment: None };
+        Object { id, name, body, state, definition: text.to_owned(), comment: None, parallelism: None };
     let renames = context.catalog.renames;
     Bound::Create(Create { object, plan: None, tag: tag.to_owned(), notices: Vec::new(), renames })
 }

@@ -1,4 +1,5 @@
-//! Indexes, schemas, and the changes of what exists: DROP, COMMENT ON, ALTER DATABASE.
+//! Indexes, schemas, and the changes of what exists: DROP, COMMENT ON, ALTER … SET PARALLELISM,
+//! ALTER DATABASE.
 
 use super::create::{check_key_types, created, existing, new_name};
 use super::names::{missing, nearest, plain};
@@ -236,7 +237,27 @@ pub(super) fn comment(
     Ok(change(vec![CatalogChange::Comment(object.id, text)], "COMMENT", Vec::new()))
 }
 
+/// ALTER … SET PARALLELISM. A source has actors of its own, as every job has.
+pub(super) fn set_parallelism(
+    kind: ObjectKind,
+    name: &ObjectName,
+    parallelism: Option<u16>,
+    context: &BindContext,
+) -> Result<Bound, SqlError> {
+    let object = object_of(kind, name, "ALTER", context)?;
+    if kind == ObjectKind::View {
+        let message = format!("view \"{}\" has no dataflow of its own", object.name.name);
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .hint("Set the parallelism of the materialized views and sinks that read it."));
+    }
+    let changes = vec![CatalogChange::Parallelism(object.id, parallelism)];
+    Ok(change(changes, &format!("ALTER {}", kind.to_string().to_uppercase()), Vec::new()))
+}
+
+/// `parallelism = ADAPTIVE` is as many as there are cores: zero.
 pub(super) fn alter_database(setting: &str, value: Option<&str>) -> Bound {
+    let adaptive = setting == "parallelism" && value.is_some_and(|v| v.eq_ignore_ascii_case("adaptive"));
+    let value = if adaptive { Some("0") } else { value };
     let set = CatalogChange::Set(setting.to_owned(), value.map(str::to_owned));
     change(vec![set], "ALTER DATABASE", Vec::new())
 }

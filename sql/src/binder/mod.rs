@@ -125,6 +125,9 @@ fn bind_statement(statement: &Statement, text: &str, context: &BindContext) -> R
         Statement::RenameColumn { kind, name, column, to } => {
             rename::rename_column(*kind, name, column, to, context)
         }
+        Statement::SetParallelism { kind, name, parallelism } => {
+            ddl::set_parallelism(*kind, name, *parallelism, context)
+        }
         Statement::RebuildSink(name) => rebuild::rebuild_sink(name, context),
         Statement::AlterDatabase { setting, value } => Ok(ddl::alter_database(setting, value.as_deref())),
         Statement::Comment { kind, name, text } => ddl::comment(*kind, name, text.clone(), context),

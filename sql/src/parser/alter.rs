@@ -4,7 +4,7 @@ use super::cursor::{Cursor, Parse};
 use super::statement::Statement;
 use crate::error::SqlError;
 use sqlparser::tokenizer::Token;
-use weir_catalog::{ObjectKind, ObjectName};
+use weir_catalog::{ObjectKind, ObjectName, SqlState};
 
 /// TABLE, SOURCE, SINK, INDEX, VIEW or MATERIALIZED VIEW, if it comes next.
 pub(crate) fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
@@ -82,6 +82,10 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         cursor.expect_end()?;
         return Ok(Statement::RenameColumn { kind, name, column, to });
     }
+    if cursor.words(&["SET", "PARALLELISM"]) {
+        let parallelism = parallelism(cursor)?;
+        return Ok(Statement::SetParallelism { kind, name, parallelism });
+    }
     if kind == ObjectKind::Sink && (cursor.peek_word("RESUME") || cursor.peek_word("REBUILD")) {
         let resume = cursor.word("RESUME");
         let _ = resume || cursor.word("REBUILD");
@@ -102,6 +106,28 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         _ => Err(cursor.unexpected()),
     }
 }
+
+/// What follows SET PARALLELISM: a number of actors, ADAPTIVE or DEFAULT.
+fn parallelism(cursor: &mut Cursor<'_>) -> Parse<Option<u16>> {
+    if !cursor.consume_token(&Token::Eq) {
+        cursor.expect_word("TO")?;
+    }
+    let Some(value) = super::command::setting_value(cursor)? else { return Ok(None) };
+    if value.eq_ignore_ascii_case("adaptive") {
+        return Ok(None);
+    }
+    match value.parse() {
+        Ok(number) if (1..=PARALLELISM_MAX).contains(&number) => Ok(Some(number)),
+        _ => {
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid parallelism: \"{value}\""))
+                .hint(format!("Write a number from 1 to {PARALLELISM_MAX}, or ADAPTIVE."))
+                .into())
+        }
+    }
+}
+
+/// There are as many vnodes: more actors would have none.
+const PARALLELISM_MAX: u16 = 256;
 
 const ALTER_ACTIONS: [&str; 12] = [
     "RENAME", "ADD", "DROP", "ALTER", "SET", "RESET", "OWNER", "SWAP", "REFRESH", "CLUSTER", "ENABLE",

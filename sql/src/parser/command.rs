@@ -66,7 +66,7 @@ pub(crate) fn setting_name(cursor: &mut Cursor<'_>) -> Parse<String> {
 }
 
 /// All that is left, as the text of a setting. None for DEFAULT.
-fn setting_value(cursor: &mut Cursor<'_>) -> Parse<Option<String>> {
+pub(crate) fn setting_value(cursor: &mut Cursor<'_>) -> Parse<Option<String>> {
     if cursor.word("DEFAULT") {
         cursor.expect_end()?;
         return Ok(None);

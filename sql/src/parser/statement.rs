@@ -53,6 +53,8 @@ pub enum Statement {
     Rename { kind: ObjectKind, name: ObjectName, to: String },
     /// ALTER kind name RENAME [COLUMN] column TO new.
     RenameColumn { kind: ObjectKind, name: ObjectName, column: String, to: String },
+    /// ALTER kind name SET PARALLELISM = number (None: ADAPTIVE).
+    SetParallelism { kind: ObjectKind, name: ObjectName, parallelism: Option<u16> },
     /// ALTER SINK name RESUME [AT LEAST ONCE]: what it failed of is mended, or to be lived with.
     ResumeSink { name: ObjectName, at_least_once: bool },
     /// ALTER SINK name REBUILD: its target is emptied, and gets everything anew.

@@ -1,3 +1,5 @@
+//! Channel state comes back whole, in order, and goes with the next epoch.
+
 use super::*;
 use crate::state::memory::MemoryStore;
 use crate::state::store::StateStore;

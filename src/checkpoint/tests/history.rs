@@ -1,3 +1,5 @@
+//! The history names who was slow, outlives the process, and its file stays short.
+
 use super::*;
 
 fn stored(bytes: u64) -> StoredCheckpoint {

@@ -5,6 +5,7 @@ use super::*;
 use crate::dataflow::chain::ChainNode;
 use crate::dataflow::exchange::{ActorIds, CHANNEL_BYTES_MAX, Receiver, channel};
 use crate::dataflow::operator::{Operator, Output, Progress};
+use crate::dataflow::start::Handover;
 use crate::dataflow::worker::Worker;
 use crate::state::memory::MemoryStore;
 use crate::state::store::StateStore;
@@ -133,8 +134,23 @@ fn start() -> Fixture {
     start_with(Arc::new(Told(sender)), events, CHANNEL_BYTES_MAX)
 }
 
+/// The same, which replaces another one.
+fn start_waiting(start: Arc<Start>) -> Fixture {
+    let (sender, events) = mpsc::channel();
+    start_as(Arc::new(Told(sender)), events, CHANNEL_BYTES_MAX, Some(start))
+}
+
 /// The same, with an output that takes `output_bytes`.
 fn start_with<E>(told: Arc<dyn ActorEvents>, events: E, output_bytes: usize) -> Fixture<E> {
+    start_as(told, events, output_bytes, None)
+}
+
+fn start_as<E>(
+    told: Arc<dyn ActorEvents>,
+    events: E,
+    output_bytes: usize,
+    start: Option<Arc<Start>>,
+) -> Fixture<E> {
     let worker = Worker::start(0, told.clone()).expect("a thread");
     let shared = Arc::new(ActorShared {
         events: told,
@@ -155,7 +171,10 @@ fn start_with<E>(told: Arc<dyn ActorEvents>, events: E, output_bytes: usize) -> 
     let edge = Edge { job: JobId::FIRST_USER, routing: Routing::Forward(to_output) };
     let actor = ActorIds::default().next();
     let aligner = Aligner::new(vec![receivers]);
-    let new = Actor::new(actor, JobId::FIRST_USER, signal, shared.clone(), aligner, chain, vec![edge]);
+    let mut new = Actor::new(actor, JobId::FIRST_USER, signal, shared.clone(), aligner, chain, vec![edge]);
+    if let Some(start) = start {
+        new.wait_for(start, VnodeSet::all());
+    }
     worker.add(new.with_inputs(vec![4]));
     Fixture { _worker: worker, events, shared, inputs, output, actor }
 }
@@ -255,6 +274,31 @@ fn an_edge_starts_with_the_barrier_that_attaches_it() {
     assert_eq!(promised, [(0, 5), (1, 4)]);
     assert_eq!(values_until_barrier(&late), (vec![8; 4], Epoch(2)));
     assert_eq!(values_until_barrier(&fixture.output), (vec![7; 4], Epoch(1)));
+}
+
+#[test]
+fn an_actor_that_replaces_another_waits_for_what_that_hands_over() {
+    let waits_for = Arc::<Start>::default();
+    let fixture = start_waiting(waits_for.clone());
+    let job = JobId::FIRST_USER;
+    let mutation = Mutation { added: vec![job], removed: vec![job], ..Mutation::default() };
+    for input in &fixture.inputs {
+        input.send(barrier(1, Some(mutation.clone())));
+        input.send(rows_message(&[7]));
+        input.send(barrier(2, None));
+    }
+    assert!(fixture.events.recv_timeout(Duration::from_millis(100)).is_err());
+    assert!(fixture.output.is_empty(), "nothing is taken before there is something to begin with");
+    let state: Arc<dyn crate::state::store::StateRead> = MemoryStore::default().snapshot();
+    waits_for.begin(Handover { epoch: Epoch(1), state, offsets: HashMap::new() });
+    // Its edges stay, and it goes on, where the one before ended.
+    assert_eq!(values_until_barrier(&fixture.output), (vec![], Epoch(1)));
+    assert_eq!(values_until_barrier(&fixture.output), (vec![7; 4], Epoch(2)));
+    assert_eq!(
+        fixture.events.recv_timeout(Duration::from_secs(20)),
+        Ok(Ok(Epoch(2))),
+        "1 is not its to report"
+    );
 }
 
 #[test]

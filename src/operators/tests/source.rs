@@ -316,9 +316,12 @@ fn a_split_that_turns_up_starts_from_what_was_promised_and_idle_actors_follow() 
         assert_eq!(source.sorted(), [1001, 1002], "restored: {restored}");
         // A reader of the past drops them as well.
         source.barrier();
-        let positions = source.shared.positions_at(1, source.epoch);
+        let positions = source.shared.positions_at((1, 2), source.epoch);
         assert_eq!(positions.len(), 1);
         assert_eq!(positions[0].2.floor_us(), Some(40 - DELAY));
+        // One reader has the past of all, a third one none.
+        assert_eq!(source.shared.positions_at((0, 1), source.epoch).len(), 2);
+        assert_eq!(source.shared.positions_at((2, 3), source.epoch).len(), 0);
     }
 }
 
@@ -334,7 +337,7 @@ fn a_reader_of_the_past_finds_the_same_rows_late() {
             job: ObjectId(20001),
             source: Arc::new(fake.clone()),
             shared: source.shared.clone(),
-            actor: 0,
+            actor: (0, 1),
             columns: vec![0],
             schema: fields(&[0]),
             waker: Arc::new(|| {}),

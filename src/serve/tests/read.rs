@@ -133,6 +133,7 @@ fn fixture(count: i32) -> Fixture {
             state,
             definition: String::new(),
             comment: None,
+            parallelism: None,
         };
         catalog = catalog.apply(&CatalogChange::Create(object)).expect("valid");
     }

@@ -31,6 +31,7 @@ fn target(key: RowKey) -> Target {
         state: ObjectState::Created,
         definition: String::new(),
         comment: None,
+        parallelism: None,
     };
     Target::of(&object).expect("a table")
 }

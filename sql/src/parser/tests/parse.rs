@@ -197,6 +197,18 @@ fn indexes_drops_and_alters() {
     };
     assert_eq!((setting.as_str(), value.as_deref()), ("checkpoint.interval", Some("1s")));
     assert!(matches!(one("alter database dev reset x"), Statement::AlterDatabase { value: None, .. }));
+    let parallelism = |text: &str| match one(text) {
+        Statement::SetParallelism { kind: ObjectKind::MaterializedView, parallelism, .. } => parallelism,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(parallelism("alter materialized view v set parallelism = 3"), Some(3));
+    assert_eq!(parallelism("alter materialized view v set parallelism to 256"), Some(256));
+    assert_eq!(parallelism("alter materialized view v set parallelism = adaptive"), None);
+    assert_eq!(parallelism("alter materialized view v set parallelism to default"), None);
+    for wrong in ["0", "257", "-1", "1.5", "many", "'x'"] {
+        let (state, message, _) = error(&format!("alter table t set parallelism = {wrong}"));
+        assert_eq!(state, "22023", "{wrong}: {message}");
+    }
     assert!(matches!(one("comment on view v is null"), Statement::Comment { text: None, .. }));
     assert!(matches!(one("truncate table t"), Statement::Truncate(_)));
     assert!(matches!(one("drop schema if exists s"), Statement::DropSchema { if_exists: true, .. }));

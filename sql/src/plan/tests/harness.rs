@@ -122,6 +122,7 @@ pub fn catalog() -> Arc<CatalogSnapshot> {
             state: ObjectState::Created,
             definition: String::new(),
             comment: None,
+            parallelism: None,
         };
         snapshot = snapshot.apply(&CatalogChange::Create(object)).expect("the names are free");
     }

@@ -1,0 +1,145 @@
+//! Rescale: another number of actors for jobs that run, by ALTER … SET PARALLELISM.
+//!
+//! ```text
+//!   plan anew ── build new actors ── log the number ── mutation barrier: old ones end, new ones begin
+//!       │ refused: nothing happened         │ crash, restart: begins with that number
+//! ```
+//! State is keyed by vnode, so nothing is moved: each new actor reads the part that is its own, all of
+//! it published at the barrier. Without a running dataflow the number is what the next start goes by.
+//! A job that is still filling can't be replaced, nor what it reads (55000).
+
+use super::incarnation::{Incarnation, Lasting};
+use super::manager::JobError;
+use super::restore;
+use super::running::{JobSpec, Parallelism};
+use super::takeover::Replacing;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use weir_catalog::{CatalogChange, CatalogSnapshot, JobId};
+use weir_sql::plan::fingerprint::fingerprints;
+
+/// The setting that says how many actors the fragments of a job have that has no number of its own.
+const SETTING: &str = "parallelism";
+
+/// Whose parallelism a change is about.
+enum Targets {
+    Nobody,
+    Jobs(Vec<JobId>),
+    All,
+}
+
+impl Targets {
+    fn of(changes: &[CatalogChange]) -> Self {
+        let mut jobs = Vec::new();
+        for change in changes {
+            match change {
+                CatalogChange::Parallelism(id, _) => jobs.push(*id),
+                CatalogChange::Set(name, _) if name == SETTING => return Self::All,
+                _ => {}
+            }
+        }
+        if jobs.is_empty() { Self::Nobody } else { Self::Jobs(jobs) }
+    }
+
+    fn in_incarnation(self, incarnation: &Incarnation) -> Vec<JobId> {
+        match self {
+            Self::Nobody => Vec::new(),
+            Self::Jobs(jobs) => jobs,
+            Self::All => incarnation.running.job_ids(),
+        }
+    }
+}
+
+/// Logs `changes`, and begins to give jobs the parallelism that they say. The caller holds the DDL lock.
+pub async fn log(
+    lasting: &Arc<Lasting>,
+    changes: &Arc<[CatalogChange]>,
+) -> Result<Option<Replacing>, JobError> {
+    let (targets, incarnation) = match (Targets::of(changes), lasting.incarnation()) {
+        // The next dataflow starts with the numbers of the catalog.
+        (Targets::Nobody, _) | (_, Err(_)) => return lasting.log_changes(changes).map(|()| None),
+        (targets, Ok(incarnation)) => (targets, incarnation),
+    };
+    let mut next = (*lasting.catalog()).clone();
+    for change in changes.iter() {
+        next = next.apply(change).map_err(JobError::from_client)?;
+    }
+    let (logging, changes) = (Arc::clone(lasting), Arc::clone(changes));
+    replace(lasting, incarnation, targets, next, move || {
+        logging.log_changes(&changes)?;
+        // Only to die here: it is done.
+        let _ = crate::failpoint::hit("rescale.logged");
+        Ok(())
+    })
+    .await
+}
+
+/// Gives jobs the parallelism that they have in the catalog `next`.
+async fn replace(
+    lasting: &Arc<Lasting>,
+    incarnation: Arc<Incarnation>,
+    targets: Targets,
+    next: CatalogSnapshot,
+    log: impl FnOnce() -> Result<(), JobError> + Send + 'static,
+) -> Result<Option<Replacing>, JobError> {
+    let targets = targets.in_incarnation(&incarnation);
+    let lasting = Arc::clone(lasting);
+    let replaced = tokio::task::spawn_blocking(move || {
+        let next = Arc::new(next);
+        let parallelism = parallelism(&lasting, &next);
+        let specs =
+            specs(&lasting, &incarnation, &next, incarnation.running.affected(&targets, &parallelism))?;
+        incarnation.running.replace((&targets, &parallelism), &specs, log)
+    });
+    replaced.await.map_err(|e| JobError::internal(format!("could not rescale: {e}")))?
+}
+
+/// How many actors the fragments of each object's job have by this catalog.
+fn parallelism(lasting: &Lasting, catalog: &Arc<CatalogSnapshot>) -> Parallelism {
+    let by_default = lasting.config.of_database(&catalog.settings).parallelism;
+    let catalog = Arc::clone(catalog);
+    Arc::new(move |id| {
+        let own = catalog.by_id(id).and_then(|object| object.parallelism);
+        own.map_or(by_default, usize::from)
+    })
+}
+
+/// The jobs that get other actors, planned anew.
+fn specs(
+    lasting: &Lasting,
+    incarnation: &Incarnation,
+    catalog: &Arc<CatalogSnapshot>,
+    ids: BTreeSet<JobId>,
+) -> Result<Vec<JobSpec>, JobError> {
+    let mut specs = Vec::new();
+    for id in ids {
+        let Some(object) = catalog.by_id(id).filter(|object| object.has_job()) else { continue };
+        let plan = restore::plan(lasting, catalog, object)?;
+        if let (Some(plan), Some(running)) = (&plan, incarnation.fingerprints.lock().get(&id)) {
+            restore::require_same(object, running, &fingerprints(plan))?;
+        }
+        specs.push(JobSpec { object: Arc::clone(object), plan, restored: true });
+    }
+    Ok(specs)
+}
+
+/// Waits until the jobs have other actors. If the dataflow restarts meanwhile, it does so with them.
+pub async fn wait(rescaling: Option<Replacing>) {
+    let Some(rescaling) = rescaling else { return };
+    let done = rescaling.await.unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()));
+    match done {
+        Ok(epoch) => tracing::info!(%epoch, "jobs go on with another parallelism"),
+        Err(reason) => tracing::warn!(reason, "interrupted while jobs got another parallelism"),
+    }
+}
+
+/// Catches up with what was logged while a dataflow was put together with what was known before.
+pub async fn settle(lasting: Arc<Lasting>) {
+    let _ddl = lasting.ddl_lock.lock().await;
+    let Ok(incarnation) = lasting.incarnation() else { return };
+    let now = (*lasting.catalog()).clone();
+    match replace(&lasting, incarnation, Targets::All, now, || Ok(())).await {
+        Ok(rescaling) => wait(rescaling).await,
+        Err(error) => tracing::error!(%error, "could not give jobs the parallelism that they should have"),
+    }
+}
