@@ -27,4 +27,5 @@ bench:
 	@$(ENV) && cargo build --release --bin weir && weir="$$CARGO_TARGET_DIR/release/weir" \
 	  && mkdir -p bench/results && "$$weir" bench-state --dir "$$(mktemp -u)" --out bench/results/state.json \
 	  && python3 bench/recovery.py --weir "$$weir" --out bench/results/recovery.json \
-	  && python3 bench/growth.py --weir "$$weir" && python3 bench/nexmark.py --weir "$$weir" $(BENCH)
+	  && python3 bench/growth.py --weir "$$weir" && python3 bench/checkpoints.py --weir "$$weir" \
+	  && python3 bench/nexmark.py --weir "$$weir" $(BENCH)
