@@ -358,6 +358,7 @@ impl Coordinator {
                 job: Some(report.job),
                 acknowledged_us: Some((now_us - flight.triggered_us).max(0) as u64),
                 align_us: us(report.times.align),
+                flush_us: us(report.times.flush),
                 seal_us: us(report.times.seal),
             };
             history.acknowledged(report.epoch, actor);

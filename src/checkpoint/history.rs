@@ -70,6 +70,7 @@ impl History {
             job: None,
             acknowledged_us: None,
             align_us: 0,
+            flush_us: 0,
             seal_us: 0,
         };
         self.put(CheckpointFact {
@@ -92,6 +93,7 @@ impl History {
         if actor.align_us > parts.align_us {
             (parts.align_us, parts.align_job) = (actor.align_us, actor.job);
         }
+        parts.flush_us = parts.flush_us.max(actor.flush_us);
         if actor.seal_us > parts.seal_us {
             (parts.seal_us, parts.seal_job) = (actor.seal_us, actor.job);
         }
@@ -122,13 +124,15 @@ impl History {
         fact.status = "completed".to_owned();
         fact.duration_us = (now_us - fact.triggered_at_us).max(0) as u64;
         (fact.total_bytes, fact.new_bytes) = (stored.total_bytes, stored.new_bytes);
-        let CheckpointParts { barrier_us, align_us, align_job, seal_us, seal_job, .. } = fact.parts;
-        fact.parts = CheckpointParts { barrier_us, align_us, align_job, seal_us, seal_job, ..stored.parts };
+        let CheckpointParts { barrier_us, align_us, align_job, flush_us, seal_us, seal_job, .. } = fact.parts;
+        let of_actors =
+            CheckpointParts { barrier_us, align_us, align_job, flush_us, seal_us, seal_job, ..stored.parts };
+        fact.parts = of_actors;
         let ms = |us: u64| us as f64 / 1000.0;
         let parts = fact.parts;
         tracing::info!(
             %epoch, kind = fact.kind, ms = ms(fact.duration_us), barrier_ms = ms(parts.barrier_us),
-            align_ms = ms(parts.align_us), seal_ms = ms(parts.seal_us), encode_ms = ms(parts.encode_us),
+            align_ms = ms(parts.align_us), flush_ms = ms(parts.flush_us), seal_ms = ms(parts.seal_us), encode_ms = ms(parts.encode_us),
             write_ms = ms(parts.write_us), link_ms = ms(parts.link_us), upload_ms = ms(parts.upload_us),
             manifest_ms = ms(parts.manifest_us), entries = parts.entries, files = parts.files,
             bytes = fact.total_bytes, new_bytes = fact.new_bytes, changed_bytes = parts.changed_bytes,

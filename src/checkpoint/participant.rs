@@ -77,7 +77,9 @@ pub struct BackfillReport {
 pub struct BarrierTimes {
     /// From its arrival on the first channel to that on the last.
     pub align: Duration,
-    /// The work of the operators to end the epoch and to hand over: rows wait so long.
+    /// The work of the operators to bring out what the epoch changed, as at any tick.
+    pub flush: Duration,
+    /// The hand-over of their state: what a checkpoint adds to that.
     pub seal: Duration,
 }
 

@@ -254,7 +254,7 @@ impl Actor {
                 }
                 Aligned::Watermark(input, watermark) => self.chain.watermark(input, watermark),
                 Aligned::Barrier(barrier) => {
-                    self.times = Some(BarrierTimes { align: self.aligner.took(), seal: Duration::ZERO });
+                    self.times = Some(BarrierTimes { align: self.aligner.took(), ..BarrierTimes::default() });
                     self.chain.barrier(&barrier);
                 }
                 Aligned::Empty => {
@@ -279,7 +279,7 @@ impl Actor {
     /// Handles a barrier that has not come on all channels.
     fn overtake(&mut self, barrier: &Barrier) {
         self.aligner.overtake(barrier);
-        self.times = Some(BarrierTimes { align: self.aligner.took(), seal: Duration::ZERO });
+        self.times = Some(BarrierTimes { align: self.aligner.took(), ..BarrierTimes::default() });
         self.chain.barrier(&Arc::new(Barrier { unaligned: true, ..barrier.clone() }));
     }
 
@@ -305,10 +305,11 @@ impl Actor {
     /// One step of the operators.
     fn step(&mut self) -> Result<(), OperatorError> {
         let begun = self.times.is_some().then(Instant::now);
+        let sealing = self.chain.is_sealing();
         let effect = self.chain.step()?;
         self.shared.room.changed(self.chain.take_changed());
         if let (Some(times), Some(begun)) = (&mut self.times, begun) {
-            times.seal += begun.elapsed();
+            *(if sealing { &mut times.seal } else { &mut times.flush }) += begun.elapsed();
         }
         self.handle(effect)
     }

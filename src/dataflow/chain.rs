@@ -186,6 +186,11 @@ impl Chain {
         self.stack.push(Step::Watermark(node, port, watermark));
     }
 
+    /// Whether the next step is the hand-over of an epoch.
+    pub fn is_sealing(&self) -> bool {
+        matches!(self.stack.last(), Some(Step::Seal(_)))
+    }
+
     /// Puts rows into a port of the operator `node`.
     pub fn change_at(&mut self, node: usize, port: usize, batch: ChangeBatch) {
         self.stack.push(Step::Change(node, port, batch));

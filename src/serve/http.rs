@@ -100,6 +100,7 @@ fn checkpoint_metrics(out: &mut Metrics, db: &Database) {
     let phases = [
         ("barrier", parts.barrier_us),
         ("align", parts.align_us),
+        ("flush", parts.flush_us),
         ("seal", parts.seal_us),
         ("encode", parts.encode_us),
         ("write", parts.write_us),

@@ -14,6 +14,7 @@ pub const TABLE: SystemTable = SystemTable {
         ("job", ColumnType::Text),
         ("acknowledged_ms", ColumnType::Float8),
         ("align_ms", ColumnType::Float8),
+        ("flush_ms", ColumnType::Float8),
         ("seal_ms", ColumnType::Float8),
     ],
     rows,
@@ -29,6 +30,7 @@ fn rows(catalog: &CatalogSnapshot, facts: &RuntimeFacts) -> Vec<Row> {
                 actor.job.map(|id| job_name(catalog, id)).into(),
                 actor.acknowledged_us.map_or(Value::Null, ms),
                 ms(actor.align_us),
+                ms(actor.flush_us),
                 ms(actor.seal_us),
             ]
         }));

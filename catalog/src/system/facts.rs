@@ -60,7 +60,9 @@ pub struct ActorFact {
     pub acknowledged_us: Option<u64>,
     /// From the barrier on its first channel to the barrier on its last.
     pub align_us: u64,
-    /// What the barrier cost its worker: the work of its operators to end the epoch and hand over.
+    /// The work of its operators to bring out what the epoch changed, as at any tick.
+    pub flush_us: u64,
+    /// The hand-over of their state: what the checkpoint kept its worker from rows.
     pub seal_us: u64,
 }
 
@@ -74,7 +76,9 @@ pub struct CheckpointParts {
     pub align_us: u64,
     /// The job of that actor.
     pub align_job: Option<ObjectId>,
-    /// The longest that the barrier kept a worker from rows, in one actor.
+    /// The longest that an actor's operators took to bring out what the epoch changed, as at any tick.
+    pub flush_us: u64,
+    /// The longest that the hand-over of state kept a worker from rows, in one actor.
     pub seal_us: u64,
     /// The job of that actor.
     pub seal_job: Option<ObjectId>,

@@ -65,6 +65,7 @@ fn rows_are_as_wide_as_their_table() {
                 job: Some(id),
                 acknowledged_us: None,
                 align_us: 2500,
+                flush_us: 0,
                 seal_us: 0,
             }],
             ..CheckpointFact::default()

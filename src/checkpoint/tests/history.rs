@@ -9,7 +9,7 @@ fn stored(bytes: u64) -> StoredCheckpoint {
 
 fn actor(actor: u64, align_us: u64, seal_us: u64) -> ActorFact {
     let job = Some(weir_catalog::ObjectId(100 + actor as u32));
-    ActorFact { actor, job, acknowledged_us: Some(50), align_us, seal_us }
+    ActorFact { actor, job, acknowledged_us: Some(50), align_us, flush_us: 2, seal_us }
 }
 
 #[test]
