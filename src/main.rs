@@ -127,6 +127,9 @@ struct ServeArguments {
     /// Any setting; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// Fills the data directory, which must be empty, with the savepoint at a URL.
+    #[arg(long, value_name = "URL")]
+    restore: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -258,7 +261,9 @@ fn configure(arguments: ServeArguments) -> Result<Config, ServerError> {
             values.insert(name.to_owned(), value);
         }
     }
-    Ok(Config::new(values.iter().map(|(name, value)| (name.as_str(), value.as_str())))?)
+    let mut config = Config::new(values.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
+    config.restore = arguments.restore;
+    Ok(config)
 }
 
 /// RUST_LOG wins over `log.filter`.

@@ -117,7 +117,10 @@ async fn connect(address: SocketAddr) -> Result<Client, Failed> {
 async fn run_file(path: &Path, rewrite: bool) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let data = dir.path().join("data").display().to_string();
+    // `WEIR_STATE_BACKEND=memory` runs all of it with the other store.
+    let backend = std::env::var("WEIR_STATE_BACKEND").unwrap_or_else(|_| "rocksdb".to_owned());
     let settings = [
+        ("state.backend", backend.as_str()),
         ("data_dir", data.as_str()),
         ("listen", "127.0.0.1:0"),
         ("http", "127.0.0.1:0"),

@@ -5,7 +5,7 @@ use crate::id::ObjectId;
 use crate::name::ObjectName;
 use crate::object::{Object, ObjectBody, ObjectState};
 use crate::relation::View;
-use crate::snapshot::CatalogSnapshot;
+use crate::snapshot::{CatalogImage, CatalogSnapshot};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -41,6 +41,10 @@ pub enum CatalogChange {
     DropSchema(String),
     /// Sets (or with `None` resets) a setting of the database.
     Set(String, Option<String>),
+    /// Another catalog takes the place of this one, with the checkpoint of this epoch.
+    Restore(Box<CatalogImage>, u64),
+    /// The dataflow is stopped, its state in the savepoint at this URL; `None`: it goes on.
+    Stop(Option<String>),
 }
 
 impl CatalogSnapshot {
@@ -102,6 +106,8 @@ impl CatalogSnapshot {
                     None => next.settings.remove(name),
                 };
             }
+            CatalogChange::Restore(image, epoch) => next = self.replaced((**image).clone(), *epoch),
+            CatalogChange::Stop(savepoint) => next.stopped.clone_from(savepoint),
         }
         Ok(next)
     }

@@ -24,6 +24,11 @@ pub struct CatalogSnapshot {
     pub settings: BTreeMap<String, String>,
     /// How often something got another name: what was planned by names before may mean another.
     pub renames: u64,
+    /// The epoch of the checkpoint with which the newest RESTORE took the place of what was before; 0 if
+    /// there was none. No older checkpoint belongs to this catalog.
+    pub restored: u64,
+    /// Where the savepoint is with which the database was stopped, if it was.
+    pub stopped: Option<String>,
     by_id: BTreeMap<ObjectId, Arc<Object>>,
     by_name: HashMap<ObjectName, ObjectId>,
 }
@@ -36,6 +41,8 @@ impl Default for CatalogSnapshot {
             schemas: BTreeSet::from([DEFAULT_SCHEMA.to_owned()]),
             settings: BTreeMap::new(),
             renames: 0,
+            restored: 0,
+            stopped: None,
             by_id: BTreeMap::new(),
             by_name: HashMap::new(),
         }
@@ -43,13 +50,17 @@ impl Default for CatalogSnapshot {
 }
 
 /// The serialized form of a snapshot: what the catalog's image holds.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CatalogImage {
     version: u64,
     next_id: ObjectId,
     schemas: BTreeSet<String>,
     settings: BTreeMap<String, String>,
     objects: Vec<Object>,
+    #[serde(default)]
+    restored: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<String>,
 }
 
 impl CatalogSnapshot {
@@ -76,6 +87,8 @@ impl CatalogSnapshot {
             schemas: self.schemas.clone(),
             settings: self.settings.clone(),
             objects: self.by_id.values().map(|o| (**o).clone()).collect(),
+            restored: self.restored,
+            stopped: self.stopped.clone(),
         }
     }
 
@@ -86,12 +99,26 @@ impl CatalogSnapshot {
             next_id: image.next_id,
             schemas: image.schemas,
             settings: image.settings,
+            restored: image.restored,
+            stopped: image.stopped,
             ..Self::default()
         };
         for object in image.objects {
             snapshot.insert(Arc::new(object));
         }
         snapshot
+    }
+
+    /// The snapshot in which `image` has taken the place of this one, with the checkpoint of epoch
+    /// `restored`. Versions and ids go on above both.
+    pub(crate) fn replaced(&self, image: CatalogImage, restored: u64) -> Self {
+        let mut next = Self::from_image(image);
+        next.version = self.version + 1;
+        next.next_id = next.next_id.max(self.next_id);
+        next.renames = self.renames + 1;
+        next.restored = restored;
+        next.stopped = None;
+        next
     }
 
     pub(crate) fn insert(&mut self, object: Arc<Object>) {

@@ -198,10 +198,9 @@ impl Coordinator {
                 self.tick_waiters.push(Waiter { from: self.decider.last().next(), answer });
                 vec![Event::WantTick]
             }
-            Message::Checkpoint(answer) => {
-                self.checkpoint_waiters.push(Waiter { from: self.decider.last().next(), answer });
-                vec![Event::WantCheckpoint]
-            }
+            Message::Checkpoint(answer) => self.promise(answer, Event::WantCheckpoint),
+            Message::AlignedCheckpoint(answer) => self.promise(answer, Event::WantAligned),
+            Message::LastCheckpoint(answer) => self.promise(answer, Event::WantLast),
             Message::Mutate(request) => {
                 self.mutations.push_back(request);
                 vec![Event::WantMutation]
@@ -213,6 +212,12 @@ impl Coordinator {
             }
             Message::Stop => Vec::new(),
         }
+    }
+
+    /// Somebody waits for the next checkpoint.
+    fn promise(&mut self, answer: oneshot::Sender<Result<Epoch, String>>, event: Event) -> Vec<Event> {
+        self.checkpoint_waiters.push(Waiter { from: self.decider.last().next(), answer });
+        vec![event]
     }
 
     fn act(&mut self, event: Event) {

@@ -79,6 +79,11 @@ pub enum Event {
     WantTick,
     /// Somebody waits for a checkpoint.
     WantCheckpoint,
+    /// Somebody waits for a checkpoint that is not overtaken.
+    WantAligned,
+    /// Somebody waits for a last checkpoint, which is not overtaken: unless it fails, no barrier comes
+    /// after it.
+    WantLast,
     /// A mutation waits to be injected.
     WantMutation,
     /// Whether some job is filling: barriers then wait for the snapshot before them, since a
@@ -135,6 +140,8 @@ struct InFlight {
     kind: BarrierKind,
     injected_us: i64,
     mutates: bool,
+    /// Whether it is not to be overtaken.
+    aligned: bool,
     overtaken: bool,
     sealed: bool,
     submitted: bool,
@@ -166,6 +173,12 @@ pub struct Decider {
     moved_since_checkpoint: bool,
     want_tick: bool,
     want_checkpoint: bool,
+    /// Whether the next checkpoint is not to be overtaken.
+    want_aligned: bool,
+    /// Whether the next checkpoint is to be the last.
+    want_last: bool,
+    /// The last one, once it is injected.
+    last_checkpoint: Option<Epoch>,
     mutations: usize,
     backfilling: bool,
     /// Whether the first barrier was injected.
@@ -194,6 +207,9 @@ impl Decider {
             moved_since_checkpoint: true,
             want_tick: false,
             want_checkpoint: false,
+            want_aligned: false,
+            want_last: false,
+            last_checkpoint: None,
             mutations: 0,
             backfilling: false,
             begun: false,
@@ -230,6 +246,10 @@ impl Decider {
             Event::Moved => (self.moved, self.moved_since_checkpoint) = (true, true),
             Event::WantTick => self.want_tick = true,
             Event::WantCheckpoint => self.want_checkpoint = true,
+            Event::WantAligned => (self.want_checkpoint, self.want_aligned) = (true, true),
+            Event::WantLast => {
+                (self.want_checkpoint, self.want_aligned, self.want_last) = (true, true, true);
+            }
             Event::WantMutation => self.mutations += 1,
             Event::Backfilling(on) => self.backfilling = on,
             Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
@@ -264,7 +284,8 @@ impl Decider {
     /// The barrier that may be overtaken if it takes too long.
     fn waited_for(&self) -> Option<&InFlight> {
         let may = |b: &&InFlight| {
-            b.kind == BarrierKind::Checkpoint && !(b.sealed || b.mutates || b.overtaken || self.backfilling)
+            let waits = b.sealed || b.mutates || b.aligned || b.overtaken || self.backfilling;
+            b.kind == BarrierKind::Checkpoint && !waits
         };
         self.in_flight.front().filter(|_| self.settings.aligned_timeout_us > 0).filter(may)
     }
@@ -329,6 +350,10 @@ impl Decider {
             self.failures += u32::from(fault == Fault::Dataflow);
             self.checkpoint_end_us = now_us;
             self.moved_since_checkpoint = true;
+            if self.last_checkpoint == Some(epoch) {
+                // Who wanted it learns that there is none: everything goes on.
+                (self.last_checkpoint, self.want_last) = (None, false);
+            }
             actions.push(Action::Abort(epoch, reason.clone()));
             if fault == Fault::Dataflow && self.failures > self.settings.tolerable_failures {
                 self.restart(format!("{} checkpoints failed in a row: {reason}", self.failures), actions);
@@ -363,7 +388,7 @@ impl Decider {
 
     fn inject(&mut self, now_us: i64, actions: &mut Vec<Action>) {
         let ticks_max = if self.backfilling { 1 } else { self.settings.ticks_max };
-        if self.in_flight.len() >= ticks_max {
+        if self.in_flight.len() >= ticks_max || self.last_checkpoint.is_some() {
             return;
         }
         // Behind a checkpoint that may be overtaken nothing is sent: what follows is told how it went.
@@ -402,10 +427,12 @@ impl Decider {
         self.injected_us = now_us;
         self.moved = false;
         self.want_tick = false;
+        let aligned = checkpoint && std::mem::take(&mut self.want_aligned);
         if checkpoint {
             self.checkpoint_us = now_us;
             self.moved_since_checkpoint = false;
             self.want_checkpoint = false;
+            self.last_checkpoint = self.want_last.then_some(epoch);
             self.mutations -= usize::from(mutate);
             self.pending.push_back(PendingCheckpoint { epoch, since_us: now_us, submitted: false });
         }
@@ -414,6 +441,7 @@ impl Decider {
             kind,
             injected_us: now_us,
             mutates: mutate,
+            aligned,
             overtaken,
             sealed: false,
             submitted: false,

@@ -109,6 +109,14 @@ impl History {
         }
     }
 
+    /// A savepoint is made of it.
+    pub fn savepoint(&mut self, epoch: Epoch) {
+        let Some(fact) = self.find(epoch) else { return };
+        fact.kind = "savepoint".to_owned();
+        let fact = fact.clone();
+        self.append(&Line::Checkpoint(fact));
+    }
+
     /// All actors have acknowledged.
     pub fn sealed(&mut self, epoch: Epoch, now_us: i64) {
         if let Some(fact) = self.find(epoch) {

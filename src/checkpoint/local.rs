@@ -78,12 +78,17 @@ impl LocalStorage {
     /// Publishes a manifest, whose files are in its directory: fills in `format`, `database` and
     /// `generation`. It is durable on return.
     pub fn complete(&self, manifest: &mut Manifest) -> io::Result<()> {
+        self.write_manifest(&self.directory(manifest.epoch), manifest)
+    }
+
+    /// The same, in any directory.
+    pub fn write_manifest(&self, dir: &Path, manifest: &mut Manifest) -> io::Result<()> {
         manifest.format = super::manifest::FORMAT;
         manifest.database = self.database;
         manifest.generation = self.generation;
         failpoint::hit("checkpoint.before_manifest")?;
         self.require_generation()?;
-        manifest.write(&self.directory(manifest.epoch))
+        manifest.write(dir)
     }
 
     /// Removes the checkpoint of `epoch`, or what there is of one that was not completed.

@@ -55,6 +55,9 @@ pub struct Manifest {
     pub files: Vec<StateFile>,
     /// When it was completed, microseconds since 1970.
     pub completed_at_us: i64,
+    /// The epoch of the savepoint that RESTORE made it of: what the targets of its sinks may hold at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub savepoint: Option<Epoch>,
 }
 
 /// A job in a checkpoint.
@@ -134,6 +137,12 @@ impl Manifest {
         if self.generation == 0 || self.epoch == Epoch::ZERO {
             return Err(format!("generation {} and epoch {} are not given", self.generation, self.epoch));
         }
+        if self.savepoint.is_some_and(|savepoint| savepoint >= self.epoch) {
+            return Err(format!(
+                "it was made of a savepoint of epoch {:?}, which is not earlier",
+                self.savepoint
+            ));
+        }
         if let Some(handle) = self.handles.iter().find(|h| h.epoch > self.epoch) {
             return Err(format!("sink {} promised epoch {}, which is later", handle.sink, handle.epoch));
         }
@@ -154,7 +163,7 @@ fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name != FILE_NAME && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
-fn is_plain_path(path: &str) -> bool {
+pub(super) fn is_plain_path(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']))
 }
 
@@ -172,7 +181,10 @@ pub(super) fn checked(content: &str) -> Result<&str, &'static str> {
     }
 }
 
-fn unique<T: Ord + std::fmt::Debug>(items: impl Iterator<Item = T>, what: &str) -> Result<(), String> {
+pub(super) fn unique<T: Ord + std::fmt::Debug>(
+    items: impl Iterator<Item = T>,
+    what: &str,
+) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for item in items {
         if let Some(twice) = seen.replace(item) {
@@ -182,7 +194,7 @@ fn unique<T: Ord + std::fmt::Debug>(items: impl Iterator<Item = T>, what: &str) 
     Ok(())
 }
 
-mod uuid_as_text {
+pub(super) mod uuid_as_text {
     use serde::{Deserialize, Deserializer, Serializer};
     use uuid::Uuid;
 

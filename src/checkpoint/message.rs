@@ -128,6 +128,10 @@ pub enum Message {
     Tick(oneshot::Sender<Result<Epoch, String>>),
     /// Somebody waits for a durable checkpoint.
     Checkpoint(oneshot::Sender<Result<Epoch, String>>),
+    /// Somebody waits for a durable checkpoint that holds no rows on their way.
+    AlignedCheckpoint(oneshot::Sender<Result<Epoch, String>>),
+    /// The same, after which nothing more is to be made visible.
+    LastCheckpoint(oneshot::Sender<Result<Epoch, String>>),
     /// A change of the graph.
     Mutate(MutationRequest),
     /// A job that was filling is done or given up.

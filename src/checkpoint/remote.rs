@@ -179,6 +179,13 @@ impl RemoteStorage {
         Ok(records.iter().filter_map(|(_, r)| Some(r.as_ref().ok()?.generation)).max().unwrap_or(0))
     }
 
+    /// The highest epoch of a checkpoint in the log; zero if there is none.
+    pub fn newest_epoch(&self) -> io::Result<Epoch> {
+        let records = self.read_log()?;
+        let epoch = |record: &Result<Record, String>| Some(record.as_ref().ok()?.manifest.as_ref()?.epoch);
+        Ok(records.iter().filter_map(|(_, record)| epoch(record)).max().unwrap_or(Epoch::ZERO))
+    }
+
     /// Whether the log was opened.
     pub fn is_open(&self) -> bool {
         self.state.lock().next > 0

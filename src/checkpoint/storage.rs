@@ -18,6 +18,7 @@
 
 use super::download::Fetched;
 use super::gc;
+use super::hold::Holds;
 use super::local::LocalStorage;
 pub use super::local::{Filled, Measured};
 use super::manifest::Manifest;
@@ -48,6 +49,10 @@ pub struct CheckpointStorage {
     verified: Option<Epoch>,
     /// Whether one was given up because it was damaged.
     gave_up: bool,
+    /// What came before this one belongs to another catalog.
+    since: Epoch,
+    /// Those that somebody reads.
+    pub(super) holds: Holds,
 }
 
 /// A checkpoint that exists.
@@ -101,9 +106,47 @@ impl CheckpointStorage {
             completed: completed.collect(),
             verified: None,
             gave_up: false,
+            since: Epoch::ZERO,
+            holds: Holds::default(),
         };
         storage.sort();
         Ok(storage)
+    }
+
+    /// Where its directories are.
+    pub fn root(&self) -> &Path {
+        self.local.root()
+    }
+
+    /// Whose generation it writes as.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Forgets what came before the checkpoint of `epoch`: RESTORE put that one in its place. A remote
+    /// storage removes it with its next clean-up.
+    pub fn forget_before(&mut self, epoch: Epoch) -> io::Result<()> {
+        self.since = epoch;
+        let before = |entry: &Entry| entry.manifest.epoch < epoch;
+        let forgotten: Vec<Entry> = self.completed.iter().filter(|entry| before(entry)).cloned().collect();
+        self.completed.retain(|entry| !before(entry));
+        forgotten.iter().filter(|e| e.local).try_for_each(|e| self.local.remove(e.manifest.epoch))
+    }
+
+    /// Takes in the checkpoint of `epoch`, which was put into its directory, in place of all before.
+    pub fn adopt(&mut self, epoch: Epoch) -> io::Result<()> {
+        let dir = self.directory(epoch);
+        let manifest = Manifest::read(&dir)?.ok_or_else(|| damaged(&dir, "it has no manifest"))?;
+        self.completed.retain(|entry| entry.manifest.epoch != epoch);
+        self.completed.push(Entry { manifest, local: true });
+        self.sort();
+        self.forget_before(epoch)
+    }
+
+    /// Writes the manifest of a checkpoint that is put together in a directory that is none of a
+    /// checkpoint yet: fills in `format`, `database` and `generation`.
+    pub fn write_staged(&self, dir: &Path, manifest: &mut Manifest) -> io::Result<()> {
+        self.local.write_manifest(dir, manifest)
     }
 
     fn sort(&mut self) {
@@ -141,7 +184,8 @@ impl CheckpointStorage {
                 let message = format!("the storage holds checkpoints of database {}", manifest.database);
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
-            if !self.completed.iter().any(|entry| entry.key() == key(&manifest)) {
+            let known = self.completed.iter().any(|entry| entry.key() == key(&manifest));
+            if !known && manifest.epoch >= self.since {
                 self.completed.push(Entry { manifest, local: false });
             }
         }
@@ -314,7 +358,8 @@ impl CheckpointStorage {
             None => true,
         };
         let completed: Vec<_> = self.completed.iter().map(|e| (e.manifest.epoch, counts(e))).collect();
-        let plan = gc::plan(&completed, &gc::epochs(self.local.root())?, max_retained);
+        let mut plan = gc::plan(&completed, &gc::epochs(self.local.root())?, max_retained);
+        plan.expired.retain(|epoch| !self.holds.keep(*epoch));
         for epoch in &plan.expired {
             // Forgotten first: half removed, it is no checkpoint any more.
             self.completed.retain(|entry| entry.manifest.epoch != *epoch);

@@ -16,7 +16,10 @@ pub struct Waiter {
 pub fn refuse(message: Message, why: &str) {
     let reason = || Err(why.to_owned());
     let _ = match message {
-        Message::Tick(answer) | Message::Checkpoint(answer) => answer.send(reason()),
+        Message::Tick(answer)
+        | Message::Checkpoint(answer)
+        | Message::AlignedCheckpoint(answer)
+        | Message::LastCheckpoint(answer) => answer.send(reason()),
         Message::Mutate(request) => request.done.send(reason()),
         _ => return,
     };

@@ -152,6 +152,7 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("server_version_num", Kind::Integer(150000, 150000), "150000", Scope::Internal, "The same as a number."),
     setting("sink.log_limit", Kind::Bytes, "10GB", Scope::Database, "Bytes that a sink whose target is down may leave in its log."),
     setting("standard_conforming_strings", Kind::Choice(&["on"]), "on", Scope::Session, "A backslash in '…' is a backslash."),
+    setting("state.backend", Kind::Choice(&["rocksdb", "memory"]), "rocksdb", Scope::Server, "What holds the state: rocksdb, or memory for small state (each checkpoint writes all of it). A database moves from one to the other by a savepoint."),
     setting("statement_timeout", Kind::Duration, "0", Scope::Session, "The time after which a statement is cancelled; 0: never."),
     setting("synchronous_commit", Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]), "on", Scope::Session, "Accepted for compatibility; acknowledged is always durable."),
     setting("TimeZone", Kind::TimeZone, "UTC", Scope::Session, "The time zone of timestamptz in text."),
@@ -363,6 +364,8 @@ pub struct Config {
     pub users: Users,
     /// Defaults of the databases' settings.
     pub database: DatabaseConfig,
+    /// The URL of a savepoint that a new database is to be made of.
+    pub restore: Option<String>,
     values: BTreeMap<&'static str, String>,
 }
 
@@ -409,6 +412,7 @@ impl Config {
             query_threads: or_cores(number("query.threads")),
             users,
             database: DatabaseConfig::of(|name| values[name].clone()),
+            restore: None,
             values,
         }
     }
@@ -426,6 +430,11 @@ impl Config {
     /// `checkpoint.take_over`
     pub fn take_over(&self) -> bool {
         self.values["checkpoint.take_over"] == "on"
+    }
+
+    /// `state.backend`
+    pub fn state_backend(&self) -> &str {
+        &self.values["state.backend"]
     }
 
     /// `tls.*`, if anything is said.

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{debug, warn};
@@ -54,6 +55,43 @@ impl SealedPart {
     /// The part that `handle` promises.
     pub fn of(handle: &CommitHandle) -> io::Result<Self> {
         serde_json::from_str(&handle.payload).map_err(|e| damaged(&format!("handle {}", handle.payload), e))
+    }
+}
+
+/// A sealed part, in an open file: to be copied into a log of other such parts.
+#[derive(Debug)]
+pub struct LogPiece<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Where in it.
+    pub part: SealedPart,
+}
+
+impl LogPiece<'_> {
+    fn length(&self) -> u64 {
+        self.part.end - self.part.start
+    }
+
+    /// Bytes of a log of `pieces`.
+    pub fn bytes(pieces: &[LogPiece<'_>]) -> u64 {
+        MAGIC.len() as u64 + pieces.iter().map(LogPiece::length).sum::<u64>()
+    }
+
+    /// Where it is in a log called `log`, behind `before`.
+    pub fn placed(&self, before: &[LogPiece<'_>], log: String) -> SealedPart {
+        let start = Self::bytes(before);
+        SealedPart { file: log, start, end: start + self.length(), rows: self.part.rows }
+    }
+
+    /// The log that `pieces` make.
+    pub fn gather(pieces: &[LogPiece<'_>]) -> io::Result<Vec<u8>> {
+        let mut log = MAGIC.to_vec();
+        for piece in pieces {
+            let from = log.len();
+            log.resize(from + piece.length() as usize, 0);
+            piece.file.read_exact_at(&mut log[from..], piece.part.start)?;
+        }
+        Ok(log)
     }
 }
 

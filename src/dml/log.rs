@@ -95,6 +95,8 @@ struct Memory {
     queued: VecDeque<Arc<Transaction>>,
     /// How often a write has failed.
     failures: u64,
+    /// Whether nothing more is taken.
+    closed: bool,
 }
 
 /// What the log, its thread and its readers share.
@@ -189,6 +191,9 @@ impl DmlLog {
         let requests = self.requests.as_ref().ok_or_else(gone)?;
         // Under the lock, so that the queue and the positions are in one order.
         let mut memory = self.shared.memory.lock();
+        if memory.closed {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the DML log is closed"));
+        }
         let failures = memory.failures;
         if basis.is_some_and(|basis| basis.failures != failures) {
             return Err(taken_back());
@@ -215,6 +220,20 @@ impl DmlLog {
         let decided = |now: &Basis| now.position >= basis.position || now.failures != basis.failures;
         let now = *progress.wait_for(decided).await.map_err(|_| gone())?;
         if now.failures == basis.failures { Ok(()) } else { Err(taken_back()) }
+    }
+
+    /// From now on transactions are refused (`ResourceBusy`). Returns when those that were queued are
+    /// durable, or taken back: the position stays as it is then.
+    pub async fn close(&self) {
+        self.shared.memory.lock().closed = true;
+        let (_, basis) = self.newest(u64::MAX);
+        // What failed is not in the log: whoever queued it was told.
+        let _ = self.wait_durable(basis).await;
+    }
+
+    /// Transactions are taken again.
+    pub fn reopen(&self) {
+        self.shared.memory.lock().closed = false;
     }
 
     /// The transactions with `after < position <= upto`, from memory.

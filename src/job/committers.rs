@@ -272,17 +272,21 @@ impl Committers {
         self.status.lock().clone()
     }
 
-    /// Ends all of them; after `drain`ing what is durable, if there is patience for it.
-    pub fn stop(&self, drain: bool) {
+    /// Ends all of them; after `drain`ing what is durable, if there is patience for it. Returns those
+    /// that were not drained then.
+    pub fn stop(&self, drain: bool) -> Vec<ObjectId> {
         let running: Vec<_> = self.running.lock().drain().collect();
         self.runtime.block_on(async {
+            let mut left = Vec::new();
             for (sink, committer) in running {
                 if drain && !committer.handle.drain(DRAIN_PATIENCE).await {
                     tracing::warn!(%sink, "sink is not fully delivered; its log is kept");
+                    left.push(sink);
                 }
                 committer.handle.stop().await;
             }
-        });
+            left
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 use super::committers::Committers;
 use super::leftovers::Leftovers;
 use super::manager::{Binding, JobError};
+use super::opening::{open_remote, require_backend, require_restored, require_whole, take_over};
 use super::restart_policy::{Failures, Verdict};
 use super::running::Running;
 use super::storing::{Fingerprints, Storing};
@@ -15,10 +16,11 @@ use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{Message, Shown, Visible};
 use crate::checkpoint::decide::Settings;
 use crate::checkpoint::history::History;
-use crate::checkpoint::remote::RemoteStorage;
+use crate::checkpoint::staged;
 use crate::checkpoint::storage::{self, CheckpointStorage};
-use crate::config::{Config, DatabaseConfig, StorageSettings};
+use crate::config::{Config, DatabaseConfig};
 use crate::dml::log::DmlLog;
+use crate::state::backend::{Backend, BackendMemory};
 use crate::state::catalog_log::FileCatalogLog;
 use crate::state::data_dir::{DataDir, EpochBlocks};
 use crate::state::rocks::RocksMemory;
@@ -32,6 +34,9 @@ use weir_sql::plan::StreamPlan;
 
 /// Where live stores are, below the data directory.
 const LIVE: &str = "live";
+
+/// Where stores are that a savepoint is read from, or made for, below the data directory.
+const SCRATCH: &str = "scratch";
 
 /// What is remembered of checkpoints, below the data directory.
 const HISTORY: &str = "history.jsonl";
@@ -75,6 +80,7 @@ pub struct Lasting {
     disk_full: RwLock<Option<String>>,
     /// How many incarnations there were: names their live directories.
     lives: std::sync::atomic::AtomicU64,
+    scratches: std::sync::atomic::AtomicU64,
 }
 
 /// Numbers of epochs, never given twice: neither by this process nor by one before it.
@@ -98,23 +104,35 @@ impl Lasting {
     /// Opens everything in the data directory that `config` names, or makes it.
     pub fn open(config: Arc<Config>, binding: Binding) -> Result<Arc<Lasting>, JobError> {
         let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
-        let mut data_dir = DataDir::open(&config.data_dir).map_err(io("open the data directory"))?;
+        let mut data_dir = match &config.restore {
+            Some(url) => super::arrival::data_dir(&config, url)?,
+            None => DataDir::open(&config.data_dir).map_err(io("open the data directory"))?,
+        };
         // Live directories of dead processes are scratch.
-        let _ = std::fs::remove_dir_all(data_dir.root().join(LIVE));
+        let remove = |scratch: &&str| drop(std::fs::remove_dir_all(data_dir.root().join(scratch)));
+        [LIVE, SCRATCH].iter().for_each(|scratch| remove(scratch));
         let of_catalog = data_dir.subdirectory("catalog").map_err(io("make a directory"))?;
         let (log, catalog) = FileCatalogLog::open(&of_catalog).map_err(io("open the catalog"))?;
-        let settings = config.of_database(&catalog.settings).storage;
-        if config.take_over() {
+        // What arrives brings its own settings.
+        let (settings, arrives) = (config.of_database(&catalog.settings).storage, config.restore.is_some());
+        if config.take_over() && !arrives {
             take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
         }
         let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
         let root = sub("checkpoints")?;
+        let restored = Epoch(catalog.restored);
+        staged::settle(&root, restored).map_err(JobError::from_checkpoint)?;
         let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
-        storage.set(&settings);
-        open_remote(&mut storage, &catalog)?;
+        if !arrives {
+            storage.set(&settings);
+            open_remote(&mut storage, &catalog)?;
+        }
+        require_restored(&storage, restored).map_err(io("open the checkpoints"))?;
+        storage.forget_before(restored).map_err(JobError::from_checkpoint)?;
         require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
+        require_backend(&config, newest.as_ref())?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
@@ -146,6 +164,7 @@ impl Lasting {
             degraded: RwLock::default(),
             disk_full: RwLock::default(),
             lives: std::sync::atomic::AtomicU64::new(0),
+            scratches: std::sync::atomic::AtomicU64::new(0),
             data_dir,
             config,
             binding,
@@ -160,6 +179,24 @@ impl Lasting {
         let dir = self.data_dir.subdirectory(LIVE)?.join(life.to_string());
         std::fs::create_dir_all(&dir)?;
         Ok(dir)
+    }
+
+    /// An empty directory for other stores than the live one; whoever asks for it removes it.
+    pub fn scratch_dir(&self, name: &str) -> std::io::Result<std::path::PathBuf> {
+        let number = self.scratches.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let dir = self.data_dir.subdirectory(SCRATCH)?.join(format!("{name}-{number}"));
+        std::fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// What holds the state.
+    pub fn backend(&self) -> Backend {
+        Backend::of_setting(self.config.state_backend())
+    }
+
+    /// What it may use.
+    pub fn backend_memory(&self) -> BackendMemory {
+        BackendMemory { rocks: self.rocks.clone(), memory_bytes: self.config.memory_limit / 10 * 7 }
     }
 
     /// The catalog now.
@@ -183,10 +220,11 @@ impl Lasting {
     /// The dataflow that runs.
     pub fn incarnation(&self) -> Result<Arc<Incarnation>, JobError> {
         let running = self.incarnation.read().clone();
-        running.ok_or_else(|| match (self.degraded(), self.disk_full()) {
-            (Some(reason), _) => JobError::degraded(&reason),
-            (None, Some(reason)) => JobError::disk_full(&reason),
-            (None, None) => JobError::interrupted("it is restarting"),
+        running.ok_or_else(|| match (&self.catalog().stopped, self.degraded(), self.disk_full()) {
+            (Some(savepoint), ..) => JobError::stopped(savepoint),
+            (None, Some(reason), _) => JobError::degraded(&reason),
+            (None, None, Some(reason)) => JobError::disk_full(&reason),
+            (None, None, None) => JobError::interrupted("it is restarting"),
         })
     }
 
@@ -309,52 +347,6 @@ impl Lasting {
     }
 }
 
-/// Goes above every generation that wrote to the storage.
-fn take_over(data_dir: &mut DataDir, settings: &StorageSettings) -> std::io::Result<()> {
-    if settings.url.is_none() {
-        return Ok(());
-    }
-    let storage = RemoteStorage::new(settings, data_dir.database(), data_dir.generation());
-    data_dir.raise_generation(storage.newest_generation()?)
-}
-
-/// Opens `checkpoint.storage`, if it is not local. Where it is away, what is on the disk is as new as what
-/// it has, and its checkpoints fail until it is back. Without a checkpoint on the disk its own are needed:
-/// to start with nothing would be to lose everything.
-fn open_remote(storage: &mut CheckpointStorage, catalog: &CatalogSnapshot) -> Result<(), JobError> {
-    let Err(error) = storage.open_remote() else { return Ok(()) };
-    let others = matches!(error.kind(), std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::InvalidInput);
-    if others {
-        let mut error = JobError::io("use checkpoint.storage", &error);
-        error.hint =
-            Some("If that server is gone for good, start with checkpoint.take_over = on.".to_owned());
-        return Err(error);
-    }
-    if !storage.has_local() && catalog.objects().next().is_some() {
-        let mut error = JobError::io("read checkpoint.storage", &error);
-        error.hint = Some("The data directory has no checkpoint of its own to start from.".to_owned());
-        return Err(error);
-    }
-    tracing::error!(%error, "checkpoint.storage can't be read: starting from the local checkpoint");
-    Ok(())
-}
-
-/// A catalog that lacks what a checkpoint was made with has lost its end: acknowledged DDL, and with it
-/// the rows of what it created.
-fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> std::io::Result<()> {
-    match storage.list().find(|m| m.catalog_version > catalog.version) {
-        None => Ok(()),
-        Some(manifest) => Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            format!(
-                "catalog.log or catalog.image is damaged: they end at version {}, but the checkpoint of epoch {} \
-                 was made with version {}",
-                catalog.version, manifest.epoch, manifest.catalog_version
-            ),
-        )),
-    }
-}
-
 /// One life of the dataflow.
 pub struct Incarnation {
     /// Jobs and workers.
@@ -416,9 +408,10 @@ impl Incarnation {
         }
     }
 
-    /// Ends it: committers (after `drain`ing them), coordinator, workers.
-    pub fn end(&self, drain: bool) {
-        self.committers.stop(drain);
+    /// Ends it: committers (after `drain`ing them), coordinator, workers. Returns the sinks that were not
+    /// drained.
+    pub fn end(&self, drain: bool) -> Vec<ObjectId> {
+        let left = self.committers.stop(drain);
         self.running.coordinator().send(Message::Stop);
         if let Some(thread) = self.coordinator_thread.lock().take()
             && thread.thread().id() != std::thread::current().id()
@@ -427,5 +420,6 @@ impl Incarnation {
             tracing::error!("coordinator panicked");
         }
         self.running.stop();
+        left
     }
 }

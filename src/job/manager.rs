@@ -93,7 +93,7 @@ impl JobError {
 
 impl JobError {
     /// A checkpoint that was asked for came to nothing.
-    fn not_durable(reason: &str) -> Self {
+    pub(super) fn not_durable(reason: &str) -> Self {
         let message = format!("the checkpoint failed: {reason}");
         let mut error = Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
         error.hint = Some("Results go on, and so do checkpoints: try again.".to_owned());
@@ -104,6 +104,19 @@ impl JobError {
     pub fn disk_full(reason: &str) -> Self {
         let mut error = Self::new(SqlState::DISK_FULL, format!("the disk is full: {reason}"));
         error.hint = Some("The dataflow goes on by itself when there is space again.".to_owned());
+        error
+    }
+
+    /// The database was stopped, its state in a savepoint.
+    pub(super) fn stopped(savepoint: &str) -> Self {
+        let mut error = Self::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("the database is stopped: everything is in the savepoint at \"{savepoint}\""),
+        );
+        error.hint = Some(
+            "RECOVER lets it go on here, which is for when the savepoint is restored nowhere else."
+                .to_owned(),
+        );
         error
     }
 
@@ -132,7 +145,7 @@ pub type Binding = Arc<dyn Fn(Arc<CatalogSnapshot>) -> BindContext + Send + Sync
 
 /// One database: its catalog, its dataflow, its state. Cheap to share.
 pub struct Database {
-    lasting: Arc<Lasting>,
+    pub(super) lasting: Arc<Lasting>,
 }
 
 impl Database {
@@ -143,10 +156,20 @@ impl Database {
         config: Arc<crate::config::Config>,
         binding: Binding,
     ) -> Result<Arc<Database>, JobError> {
+        let arrives = config.restore.clone();
         let lasting = tokio::task::spawn_blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
-        super::restart::start(&lasting).await;
+        if let Some(url) = arrives {
+            super::arrival::fill(&lasting, &url).await?;
+        }
+        match &lasting.catalog().stopped {
+            Some(savepoint) => {
+                tracing::warn!(savepoint, "the database is stopped; RECOVER lets it go on");
+                lasting.dml.close().await;
+            }
+            None => super::restart::start(&lasting).await,
+        }
         let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
         cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
         Ok(Arc::new(Database { lasting }))
@@ -304,14 +327,32 @@ impl Database {
         self.lasting.leftovers.finish(&catalog, &facts, transaction, commit).await
     }
 
-    /// Restarts the dataflow from its last checkpoint.
+    /// Why DML is refused, when it is.
+    pub fn write_refused(&self) -> JobError {
+        match &self.lasting.catalog().stopped {
+            Some(savepoint) => JobError::stopped(savepoint),
+            None => JobError::interrupted("it is being stopped, or its state replaced"),
+        }
+    }
+
+    /// Restarts the dataflow from its last checkpoint, also where it was stopped.
     pub async fn recover(&self) -> Result<(), JobError> {
+        {
+            let _ddl = self.lasting.ddl_lock.lock().await;
+            if self.lasting.catalog().stopped.is_some() {
+                self.lasting.log_changes(&[CatalogChange::Stop(None)])?;
+                self.lasting.dml.reopen();
+            }
+        }
         super::restart::restart(&self.lasting, "RECOVER was asked for").await
     }
 
     /// A clean end: a last checkpoint, then everything stops.
     pub async fn shutdown(&self) -> Result<(), JobError> {
-        let last = self.checkpoint().await;
+        let last = match self.catalog().stopped {
+            Some(_) => Ok(Epoch::ZERO),
+            None => self.checkpoint().await,
+        };
         let lasting = Arc::clone(&self.lasting);
         let ended = tokio::task::spawn_blocking(move || lasting.stop()).await;
         ended.map_err(|e| JobError::internal(format!("shutdown failed: {e}")))?;
@@ -320,7 +361,11 @@ impl Database {
 
     /// Jobs as they run now.
     pub fn job_facts(&self) -> Vec<JobFact> {
-        let status = if self.degraded().is_some() { "degraded" } else { "restarting" };
+        let status = match (&self.catalog().stopped, self.degraded()) {
+            (Some(_), _) => "stopped",
+            (None, Some(_)) => "degraded",
+            (None, None) => "restarting",
+        };
         let restarting = |object: &Arc<Object>| JobFact {
             id: object.id,
             status: status.to_owned(),

@@ -4,7 +4,9 @@
 //! operators of their nodes, [`assemble`] puts them into actors with channels; [`running`] changes
 //! the graph at barriers; [`create`] fills a new job; [`rescale`] gives jobs other actors ([`takeover`]);
 //! [`storing`] takes sealed epochs to disk; [`restart`] begins again as soon and as often as
-//! [`restart_policy`] says, by what [`restore`] puts together from a checkpoint; [`memory`] keeps the
+//! [`restart_policy`] says, by what [`restore`] puts together from a checkpoint; [`savepoint`] puts everything
+//! of one epoch elsewhere, and by [`replace`] it takes the place of what there is, in a data directory of its own
+//! as [`arrival`] says; [`memory`] keeps the
 //! budget; [`committers`] deliver what sinks promised, and [`leftovers`] cleans up after dropped ones.
 //! **Invariants:** the graph changes only at barriers; an object is acknowledged only when a
 //! durable checkpoint holds its job, or its record says that it is still filling; the catalog's log
@@ -12,6 +14,7 @@
 
 pub mod manager;
 
+mod arrival;
 mod assemble;
 mod build;
 mod build_stateful;
@@ -23,13 +26,18 @@ pub mod graph;
 mod incarnation;
 mod leftovers;
 mod memory;
+mod opening;
 mod pause;
+mod replace;
+mod replace_fit;
+mod replace_ids;
 mod rescale;
 mod restart;
 mod restart_policy;
 mod restore;
 mod running;
 mod running_facts;
+mod savepoint;
 mod storing;
 mod tail;
 mod takeover;

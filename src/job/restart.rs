@@ -46,6 +46,28 @@ pub async fn restart(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobErro
     restarted
 }
 
+/// Ends the dataflow, waits for `between`, and starts one again, whatever came of that: unless the
+/// database is stopped.
+pub async fn restart_with<T>(
+    lasting: &Arc<Lasting>,
+    reason: &str,
+    between: impl Future<Output = Result<T, JobError>>,
+) -> Result<T, JobError> {
+    let _restarting = lasting.restart_lock.lock().await;
+    lasting.forgive();
+    tracing::warn!(reason, "ending the dataflow");
+    end(lasting).await?;
+    let outcome = between.await;
+    if lasting.catalog().stopped.is_some() {
+        return outcome;
+    }
+    let begun = begin(lasting, reason).await;
+    if let Err(error) = &begun {
+        tokio::spawn(recover(Arc::clone(lasting), error.to_string(), lasting.life()));
+    }
+    outcome.and_then(|done| begun.map(|()| done))
+}
+
 /// Somebody changed something: a dataflow that was given up starts once more before this returns.
 /// If it can't, that is no fault of the change.
 pub async fn retry(lasting: &Arc<Lasting>) {

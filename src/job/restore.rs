@@ -25,7 +25,6 @@ use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::ApplyHandle;
 use crate::state::budget::Budget;
-use crate::state::rocks::RocksStore;
 use crate::state::store::{StateRead, StateStore};
 use crate::state::table::TableLayout;
 use crate::state::writes::RunPool;
@@ -67,7 +66,7 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let mut steps = Steps::default();
     let mut step = Instant::now();
     let mut took = || std::mem::replace(&mut step, Instant::now()).elapsed();
-    let manifest = lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)?;
+    let manifest = newest_checkpoint(lasting)?;
     steps.choose = took();
     let store = open_store(lasting, manifest.as_ref())?;
     steps.restore = took();
@@ -149,7 +148,7 @@ fn committers(
 /// is left to the sinks' writers.
 fn take_up_promises(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<Vec<CommitHandle>, JobError> {
     let handles = manifest.map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
-    open_sink_logs(lasting, &handles)?;
+    open_sink_logs(lasting, &handles, manifest.and_then(|m| m.savepoint))?;
     let hidden = manifest.filter(|m| m.unaligned).map(|m| m.epoch);
     let (carried, released) = handles.into_iter().partition(|handle| Some(handle.epoch) == hidden);
     lasting.sink_logs.carry(carried);
@@ -179,20 +178,35 @@ fn newest(apply: &ApplyHandle) -> StateSource {
     })
 }
 
+/// The newest intact checkpoint, once what is left to do of a RESTORE is done.
+fn newest_checkpoint(lasting: &Lasting) -> Result<Option<Manifest>, JobError> {
+    super::replace::settle(lasting).map_err(|e| JobError::io("put the savepoint in place", &e))?;
+    lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)
+}
+
 fn start_apply(
     lasting: &Lasting,
-    store: RocksStore,
+    store: Box<dyn StateStore>,
     epoch: Epoch,
     dml_position: u64,
 ) -> std::io::Result<ApplyHandle> {
-    ApplyHandle::start(Box::new(store), epoch, dml_position, RunPool::within(lasting.config.memory_limit))
+    ApplyHandle::start(store, epoch, dml_position, RunPool::within(lasting.config.memory_limit))
 }
 
-/// Opens the sinks' logs, and removes from them what nobody promised.
-fn open_sink_logs(lasting: &Lasting, handles: &[CommitHandle]) -> Result<(), JobError> {
+/// Opens the sinks' logs, and removes from them what nobody promised. Where it is a `savepoint` that was
+/// restored, no target may hold more than that: whoever opens it looks, also after later checkpoints.
+fn open_sink_logs(
+    lasting: &Lasting,
+    handles: &[CommitHandle],
+    savepoint: Option<Epoch>,
+) -> Result<(), JobError> {
+    let io = |e: std::io::Error| JobError::io("open the sink log", &e);
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
-        lasting.sink_logs.open(object.id, &of_sink).map_err(|e| JobError::io("open the sink log", &e))?;
+        let log = lasting.sink_logs.open(object.id, &of_sink).map_err(io)?;
+        if let Some(savepoint) = savepoint {
+            log.set_ahead(Some(savepoint)).map_err(io)?;
+        }
     }
     Ok(())
 }
@@ -206,13 +220,15 @@ fn kept_handles(manifest: &Manifest, catalog: &CatalogSnapshot) -> Vec<CommitHan
 }
 
 /// The live store: a fresh directory, linked from the checkpoint, without what is no longer named.
-fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksStore, JobError> {
+fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<Box<dyn StateStore>, JobError> {
     let dir = lasting.live_dir().map_err(|e| JobError::io("make the live directory", &e))?;
+    let (backend, memory) = (lasting.backend(), lasting.backend_memory());
     let opened = match manifest {
         Some(manifest) => {
-            RocksStore::restore(&lasting.storage.lock().directory(manifest.epoch), &dir, &lasting.rocks)
+            let checkpoint = lasting.storage.lock().directory(manifest.epoch);
+            backend.restore(&checkpoint, &dir, &memory)
         }
-        None => RocksStore::create(&dir, &lasting.rocks),
+        None => backend.create(&dir, &memory),
     };
     let mut store = opened.map_err(JobError::from_state)?;
     let catalog = lasting.catalog();
@@ -220,7 +236,7 @@ fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksSto
         let restored = manifest.is_some_and(|m| m.jobs.iter().any(|j| j.job == object));
         object < ObjectId::FIRST_USER || (restored && catalog.by_id(object).is_some())
     };
-    drop_leftovers(&mut store, kept).map_err(JobError::from_state)?;
+    drop_leftovers(&mut *store, kept).map_err(JobError::from_state)?;
     Ok(store)
 }
 
@@ -354,6 +370,13 @@ fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
     })
 }
 
+/// Whether operators `now` are those that state was `stored` by. Which numbers they have does not count:
+/// where a relation's column got another name, its readers have a projection more, and their state in
+/// the same order.
+pub(super) fn fits(stored: &[(u32, String)], now: &[(u32, String)]) -> bool {
+    stored.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash))
+}
+
 /// The plan of an object's job; none for a table.
 pub fn plan(
     lasting: &Lasting,
@@ -371,27 +394,29 @@ pub fn plan(
     })
 }
 
-/// An error where the operators that state was `stored` by are not those of a plan `now`. Which numbers
-/// they have does not count: where a relation's column got another name, its readers have a projection
-/// more, and their state in the same order.
+/// An error where the operators that state was `stored` by are not those of a plan `now`.
 pub fn require_same(
     object: &Object,
     stored: &[(u32, String)],
     now: &[(u32, String)],
 ) -> Result<(), JobError> {
-    let same = stored.iter().map(|(_, hash)| hash).eq(now.iter().map(|(_, hash)| hash));
-    if same { Ok(()) } else { Err(mismatch(object, stored, now)) }
+    if fits(stored, now) { Ok(()) } else { Err(mismatch(object, "checkpoint", stored, now)) }
 }
 
 /// Never a misread byte: an operator whose shape changed is named.
-fn mismatch(object: &Object, stored: &[(u32, String)], now: &[(u32, String)]) -> JobError {
+pub(super) fn mismatch(
+    object: &Object,
+    of: &str,
+    stored: &[(u32, String)],
+    now: &[(u32, String)],
+) -> JobError {
     let differs = stored.iter().zip(now).find(|(a, b)| a != b);
     let which = differs.map_or_else(
         || "number of operators".to_owned(),
-        |(a, b)| format!("operator {}: checkpoint has {}, plan has {}", a.0, a.1, b.1),
+        |(a, b)| format!("operator {}: the {of} has {}, the plan {}", a.0, a.1, b.1),
     );
     JobError::internal(format!(
-        "the state of {} \"{}\" in the checkpoint does not fit its plan ({which})",
+        "the state of {} \"{}\" in the {of} does not fit its plan ({which})",
         object.kind(),
         object.name
     ))

@@ -104,6 +104,7 @@ impl ManifestFacts {
             format: 0,
             files: Vec::new(),
             completed_at_us: clock_us(),
+            savepoint: None,
         };
         drop(fingerprints);
         let completed = storage::store(&self.storage, manifest, cancel)?;

@@ -225,6 +225,8 @@ fn written_by(statement: &Statement) -> Option<&'static str> {
         | Statement::AlterDatabase { .. }
         | Statement::RebuildSink(_) => "ALTER",
         Statement::Comment { .. } => "COMMENT",
+        Statement::Restore { .. } => "RESTORE DATABASE",
+        Statement::SavepointTo { stop: true, .. } => "SAVEPOINT TO",
         _ => return None,
     })
 }

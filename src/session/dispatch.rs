@@ -158,6 +158,10 @@ impl Session {
             Statement::Checkpoint => self.checkpoint().await,
             Statement::Wait => self.wait().await,
             Statement::Recover => self.recover().await,
+            Statement::SavepointTo { url, stop } => self.savepoint_to(url, *stop).await,
+            Statement::Restore { database, url, options } => {
+                self.restore_database(database, url, *options).await
+            }
             Statement::ResumeSink { .. } => self.resume_sink(parsed),
             Statement::FinishPrepared { transaction, commit } => {
                 self.finish_prepared(transaction, *commit).await

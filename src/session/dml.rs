@@ -177,7 +177,10 @@ impl Session {
         changes: Vec<(ObjectId, ChangeBatch)>,
         basis: Option<Basis>,
     ) -> Result<Option<Appending>, SessionError> {
-        self.db().dml().begin(changes, basis).map_err(|e| log_failed(&e))
+        self.db().dml().begin(changes, basis).map_err(|e| match e.kind() {
+            std::io::ErrorKind::ResourceBusy => self.db().write_refused().into(),
+            _ => log_failed(&e),
+        })
     }
 
     /// Returns when what was queued is durable, and all that it was checked against.

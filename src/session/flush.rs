@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// PostgreSQL's answer for what can't be taken back.
-    fn refuse_in_block(&self, what: &str) -> Result<(), SessionError> {
+    pub(super) fn refuse_in_block(&self, what: &str) -> Result<(), SessionError> {
         if self.transaction.is_explicit() {
             let message = format!("{what} cannot run inside a transaction block");
             return Err(SessionError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));

@@ -6,7 +6,8 @@
 //!                           ├─ copy    COPY: lines to rows, rows to lines
 //!                           ├─ ddl     CREATE, DROP, …: a catalog change, where needed a job
 //!                           ├─ show    SHOW, DESCRIBE, EXPLAIN
-//!                           └─ flush   FLUSH, CHECKPOINT, WAIT, RECOVER
+//!                           ├─ flush   FLUSH, CHECKPOINT, WAIT, RECOVER
+//!                           └─ savepoint  SAVEPOINT TO, RESTORE DATABASE
 //! ```
 //! In: text, parameters. Out: [`Outcome`]s, [`Message`]s; [`SessionError`]s.
 //! **Invariants:** DML is acknowledged after the fsync of its record; a statement that fails leaves
@@ -29,6 +30,7 @@ mod manager;
 mod prepared;
 mod query;
 mod rows;
+mod savepoint;
 mod settings;
 mod show;
 mod state;

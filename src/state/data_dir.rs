@@ -5,6 +5,7 @@
 //!   database     the database's uuid, made once
 //!   generation   how many times it was opened
 //!   epochs       every epoch up to this one may have been given
+//!   RESTORING    there while a database is brought here from elsewhere: what else there is counts for nothing
 //! ```
 
 use super::durable::{DurableNumber, in_file, write_atomically};
@@ -19,6 +20,20 @@ use uuid::Uuid;
 
 /// Epochs reserved at a time: a quarter of an hour of ticks.
 const EPOCH_BLOCK: u64 = 10_000;
+
+/// There while a database is brought here.
+const RESTORING: &str = "RESTORING";
+
+/// A database that is brought from elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its identity.
+    pub database: Uuid,
+    /// It had this generation.
+    pub generation: u64,
+    /// It gave epochs up to this one.
+    pub epoch: Epoch,
+}
 
 /// A data directory that no other process uses.
 #[derive(Debug)]
@@ -35,6 +50,53 @@ impl DataDir {
     pub fn open(root: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(root).map_err(in_file(root))?;
         let lock = lock(root)?;
+        if root.join(RESTORING).exists() {
+            let message = format!(
+                "bringing a savepoint to data directory \"{}\" was cut off; start with --restore again",
+                root.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Self::locked(root, lock)
+    }
+
+    /// Locks an empty directory, or one where this was cut off before, for a database that comes from
+    /// elsewhere. Until [`DataDir::arrived`] it can't be opened otherwise.
+    pub fn open_for(root: &Path, arrival: Arrival) -> io::Result<Self> {
+        std::fs::create_dir_all(root).map_err(in_file(root))?;
+        let lock = lock(root)?;
+        let marker = root.join(RESTORING);
+        let others = |name: &std::ffi::OsStr| name != "LOCK" && name != RESTORING;
+        let mut there = Vec::new();
+        for entry in std::fs::read_dir(root).map_err(in_file(root))? {
+            let entry = entry?;
+            there.extend(others(&entry.file_name()).then(|| entry.path()));
+        }
+        if !marker.exists() && !there.is_empty() {
+            let message = format!("data directory \"{}\" is not empty", root.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        File::create(&marker).and_then(|f| f.sync_all()).map_err(in_file(&marker))?;
+        super::durable::sync_dir(root)?;
+        for path in there {
+            let removed =
+                if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            removed.map_err(in_file(&path))?;
+        }
+        write_atomically(&root.join("database"), format!("{}\n", arrival.database).as_bytes(), "database")?;
+        DurableNumber::open(root.join("generation"))?.set(arrival.generation)?;
+        DurableNumber::open(root.join("epochs"))?.set(arrival.epoch.0 + EPOCH_BLOCK)?;
+        Self::locked(root, lock)
+    }
+
+    /// What was brought here is whole.
+    pub fn arrived(&self) -> io::Result<()> {
+        let marker = self.root.join(RESTORING);
+        std::fs::remove_file(&marker).map_err(in_file(&marker))?;
+        super::durable::sync_dir(&self.root)
+    }
+
+    fn locked(root: &Path, lock: File) -> io::Result<Self> {
         let database = database(&root.join("database"))?;
         let mut generation = DurableNumber::open(root.join("generation"))?;
         generation.set(generation.get() + 1)?;
@@ -178,6 +240,26 @@ mod tests {
         second.raise_generation(41).unwrap();
         assert_eq!(second.generation(), 42);
         assert!(second.subdirectory("checkpoints").unwrap().is_dir());
+    }
+
+    #[test]
+    fn a_database_that_arrives_needs_an_empty_directory_and_is_whole_or_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("data");
+        let arrival = Arrival { database: Uuid::from_u128(7), generation: 41, epoch: Epoch(500) };
+        let cut_off = DataDir::open_for(&root, arrival).unwrap();
+        std::fs::create_dir(root.join("catalog")).unwrap();
+        drop(cut_off);
+        assert!(DataDir::open(&root).unwrap_err().to_string().contains("--restore again"));
+        let again = DataDir::open_for(&root, arrival).unwrap();
+        assert!(!root.join("catalog").exists(), "what was there counts for nothing");
+        assert_eq!((again.database(), again.generation()), (arrival.database, 42));
+        assert!(again.epoch_blocks().unwrap().first_free(Epoch::ZERO) > arrival.epoch);
+        again.arrived().unwrap();
+        drop(again);
+        let error = DataDir::open_for(&root, arrival).unwrap_err();
+        assert!(error.to_string().ends_with("is not empty"), "{error}");
+        assert_eq!(DataDir::open(&root).unwrap().database(), arrival.database);
     }
 
     #[test]

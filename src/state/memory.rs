@@ -1,33 +1,60 @@
-//! The reference store: an ordered map, copied when it is written while a snapshot of it lives.
-//! For tests and small state, and the oracle of the store that counts.
+//! The store in memory: for small state, and the oracle of the store that counts.
 //!
 //! ```text
-//!   checkpoint  a file of entries: key length (u32, little endian) │ key │ value length │ value
+//!   the map   a persistent B-tree: a snapshot shares all of it, and a write copies the few nodes on its path
+//!   checkpoint/memory.sst    all entries, as entries.rs writes them
 //! ```
+//! A checkpoint writes everything. What the state may take is bounded: beyond it, writes fail.
 
 use super::StateError;
-use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent};
-use std::collections::BTreeMap;
+use super::entries::{EntryWriter, read_entries};
+use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent, prefix_end};
+use imbl::OrdMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufReader, BufWriter};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use weir_catalog::TableId;
 
 /// The name of the file in a checkpoint's directory. Like RocksDB's it names immutable state.
-const FILE: &str = "memory.sst";
+pub const FILE: &str = "memory.sst";
+
+/// Bytes that an entry takes beside its key and value: counters, lengths, its place in a node.
+const ENTRY_BYTES: usize = 80;
+
+type Entries = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 
 /// A store in memory, and a snapshot of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MemoryStore {
-    entries: Arc<BTreeMap<Vec<u8>, Vec<u8>>>,
+    bytes_max: usize,
+
+    entries: Entries,
+    bytes: usize,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { bytes_max: usize::MAX, entries: Entries::new(), bytes: 0 }
+    }
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store, of any size.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that holds no more than so many bytes.
+    pub fn within(bytes_max: usize) -> Self {
+        Self::default().limited(bytes_max)
+    }
+
+    /// The same, which holds no more than so many bytes from now on.
+    #[must_use]
+    pub fn limited(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
     }
 
     /// Applies the writes of `run`, in order; ranges go last.
@@ -37,67 +64,99 @@ impl MemoryStore {
     }
 
     fn remove_ranges(&mut self, run: &WriteRun) {
-        let entries = Arc::make_mut(&mut self.entries);
         for (_, lower, upper) in run.iter().filter(|(op, ..)| *op == WriteOp::DeleteRange) {
-            entries.retain(|key, _| !(lower..upper).contains(&key.as_slice()));
+            self.remove_range(lower, upper);
         }
     }
 
+    fn remove_range(&mut self, lower: &[u8], upper: &[u8]) {
+        let keys: Vec<Arc<[u8]>> = self.range(lower, upper).map(|(key, _)| Arc::clone(key)).collect();
+        keys.iter().for_each(|key| self.remove(key));
+    }
+
+    fn range<'a>(
+        &'a self,
+        lower: &'a [u8],
+        upper: &'a [u8],
+    ) -> impl Iterator<Item = (&'a Arc<[u8]>, &'a Arc<[u8]>)> {
+        // A range that ends before it begins has nothing.
+        let upper = upper.max(lower);
+        self.entries.range::<_, [u8]>((Bound::Included(lower), Bound::Excluded(upper)))
+    }
+
     fn write(&mut self, run: &WriteRun) {
-        let entries = Arc::make_mut(&mut self.entries);
         for (op, key, value) in run.iter() {
             match op {
-                WriteOp::Put => {
-                    entries.insert(key.to_vec(), value.to_vec());
-                }
-                WriteOp::Delete => {
-                    entries.remove(key);
-                }
+                WriteOp::Put => self.put(key, value),
+                WriteOp::Delete => self.remove(key),
                 WriteOp::AddCount => {
-                    let sum = entries.entry(key.to_vec()).or_insert_with(|| vec![0; 8]);
-                    *sum = (count(sum).wrapping_add(count(value))).to_le_bytes().to_vec();
+                    let before = self.entries.get(key).map_or(0, |sum| count(sum));
+                    match before.wrapping_add(count(value)) {
+                        0 => self.remove(key),
+                        sum => self.put(key, &sum.to_le_bytes()),
+                    }
                 }
                 WriteOp::DeleteRange => {}
             }
         }
     }
 
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes += value.len();
+        match self.entries.get_mut(key) {
+            Some(old) => {
+                self.bytes -= old.len();
+                *old = value.into();
+            }
+            None => {
+                self.bytes += key.len() + ENTRY_BYTES;
+                self.entries.insert(key.into(), value.into());
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(old) = self.entries.remove(key) {
+            self.bytes -= key.len() + old.len() + ENTRY_BYTES;
+        }
+    }
+
     /// Removes all of `table`.
     pub fn drop_table(&mut self, table: TableId) {
-        Arc::make_mut(&mut self.entries).retain(|key, _| !key.starts_with(&table.0.to_be_bytes()));
+        let prefix = table.0.to_be_bytes();
+        self.remove_range(&prefix, &prefix_end(&prefix));
     }
 
     /// The store that `checkpoint` holds.
     pub fn restore(checkpoint: &Path) -> Result<Self, StateError> {
-        let bytes = std::fs::read(checkpoint.join(FILE))?;
-        let mut rest = bytes.as_slice();
-        let mut take = || -> Option<Vec<u8>> {
-            let (length, after) = rest.split_at_checked(4)?;
-            let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
-            let (piece, after) = after.split_at_checked(length)?;
-            rest = after;
-            Some(piece.to_vec())
-        };
-        let mut entries = BTreeMap::new();
-        while let Some(key) = take() {
-            let value = take().ok_or_else(|| StateError::Store(format!("{FILE} ends early")))?;
-            entries.insert(key, value);
-        }
-        if rest.is_empty() {
-            Ok(Self { entries: Arc::new(entries) })
-        } else {
-            Err(StateError::Store(format!("{FILE} ends early")))
-        }
+        let mut store = Self::new();
+        let file = BufReader::with_capacity(1 << 20, File::open(checkpoint.join(FILE))?);
+        read_entries(file, &mut |key, value| {
+            store.put(key, value);
+            Ok(())
+        })?;
+        Ok(store)
     }
 
     /// How many keys it has.
     pub fn len(&self) -> usize {
-        self.entries.values().filter(|v| !is_absent(v)).count()
+        self.entries.len()
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.entries.is_empty()
+    }
+
+    fn require_room(&self) -> Result<(), StateError> {
+        if self.bytes <= self.bytes_max {
+            return Ok(());
+        }
+        Err(StateError::Store(format!(
+            "state of {} bytes is more than the {} bytes that memory.limit leaves for state.backend = 'memory'; \
+             raise memory.limit, or move to state.backend = 'rocksdb' by a savepoint",
+            self.bytes, self.bytes_max
+        )))
     }
 }
 
@@ -108,13 +167,13 @@ fn count(bytes: &[u8]) -> i64 {
 impl StateStore for MemoryStore {
     fn apply(&mut self, run: &WriteRun) -> Result<(), StateError> {
         MemoryStore::apply(self, run);
-        Ok(())
+        self.require_room()
     }
 
     fn apply_all(&mut self, runs: &[WriteRun]) -> Result<(), StateError> {
         runs.iter().for_each(|run| self.write(run));
         runs.iter().for_each(|run| self.remove_ranges(run));
-        Ok(())
+        self.require_room()
     }
 
     fn drop_table(&mut self, table: TableId) -> Result<(), StateError> {
@@ -128,14 +187,12 @@ impl StateStore for MemoryStore {
 
     fn checkpoint(&self, dir: &Path) -> Result<(), StateError> {
         std::fs::create_dir(dir)?;
-        let mut out = BufWriter::new(File::create_new(dir.join(FILE))?);
-        for (key, value) in self.entries.iter().filter(|(_, v)| !is_absent(v)) {
-            for piece in [key, value] {
-                out.write_all(&(piece.len() as u32).to_le_bytes())?;
-                out.write_all(piece)?;
-            }
+        let file = BufWriter::with_capacity(1 << 20, File::create_new(dir.join(FILE))?);
+        let mut writer = EntryWriter::new(file)?;
+        for (key, value) in &self.entries {
+            writer.write(key, value)?;
         }
-        let file = out.into_inner().map_err(|e| e.into_error())?;
+        let file = writer.finish()?.into_inner().map_err(|e| e.into_error())?;
         file.sync_all()?;
         Ok(File::open(dir)?.sync_all()?)
     }
@@ -143,7 +200,7 @@ impl StateStore for MemoryStore {
 
 impl StateRead for MemoryStore {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
-        Ok(self.entries.get(key).filter(|v| !is_absent(v)).cloned())
+        Ok(self.entries.get(key).filter(|v| !is_absent(v)).map(|v| v.to_vec()))
     }
 
     fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StateError> {
@@ -151,11 +208,7 @@ impl StateRead for MemoryStore {
     }
 
     fn scan(&self, lower: &[u8], upper: &[u8], visit: Visit<'_>) -> Result<(), StateError> {
-        if lower >= upper {
-            return Ok(());
-        }
-        let range = (Bound::Included(lower), Bound::Excluded(upper));
-        for (key, value) in self.entries.range::<[u8], _>(range).filter(|(_, v)| !is_absent(v)) {
+        for (key, value) in self.range(lower, upper).filter(|(_, v)| !is_absent(v)) {
             if visit(key, value).is_break() {
                 break;
             }

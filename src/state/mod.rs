@@ -7,12 +7,14 @@
 //! [`key`] and [`value`] are versioned and held by golden tests.
 
 pub mod apply;
+pub mod backend;
 pub mod bench;
 pub mod budget;
 pub mod catalog_log;
 mod column;
 pub mod data_dir;
 pub mod durable;
+pub mod entries;
 pub mod expire;
 pub mod frame;
 pub mod key;

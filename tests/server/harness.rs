@@ -22,6 +22,13 @@ pub fn seed() -> u64 {
     seed
 }
 
+/// What holds the state of servers that don't say it: `WEIR_STATE_BACKEND` sets it, so that any test can be
+/// run with the other store.
+fn backend() -> Vec<String> {
+    let backend = std::env::var("WEIR_STATE_BACKEND").ok();
+    backend.map_or_else(Vec::new, |backend| vec!["--set".to_owned(), format!("state.backend={backend}")])
+}
+
 /// A port that nobody listens on.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -97,6 +104,7 @@ impl Weir {
             .arg(format!("127.0.0.1:{}", self.port))
             .arg("--http")
             .arg(format!("127.0.0.1:{}", self.http))
+            .args(backend())
             .args(&self.options)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -155,6 +163,25 @@ impl Weir {
     /// A new session.
     pub async fn connect(&self) -> Client {
         self.try_connect().await.unwrap_or_else(|| panic!("no connection:\n{}", self.log()))
+    }
+
+    /// Runs a statement in a session of its own. Returns what the server told beside the result.
+    pub async fn notices(&self, sql: &str) -> String {
+        let config = format!("host=127.0.0.1 port={} user=root dbname=dev", self.port);
+        let (client, mut connection) = tokio_postgres::connect(&config, NoTls).await.expect("it answers");
+        let told = tokio::spawn(async move {
+            let mut told = String::new();
+            while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                if let tokio_postgres::AsyncMessage::Notice(notice) = message {
+                    told.push_str(notice.message());
+                    told.push('\n');
+                }
+            }
+            told
+        });
+        run(&client, sql).await;
+        drop(client);
+        told.await.expect("no panic")
     }
 
     /// Whether the process runs.

@@ -11,14 +11,15 @@ use tokio_util::sync::CancellationToken;
 const BUCKET: &str = "weir";
 
 /// An S3 server in this process, over a directory; clients sign their requests.
-struct S3 {
+pub struct S3 {
     dir: TempDir,
     port: u16,
     running: Option<CancellationToken>,
 }
 
 impl S3 {
-    async fn start() -> S3 {
+    /// One with an empty bucket, answering.
+    pub async fn start() -> S3 {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join(BUCKET)).expect("a bucket");
         let mut s3 = S3 { dir, port: free_port(), running: None };
@@ -62,13 +63,14 @@ impl S3 {
         }
     }
 
-    fn url(&self, path: &str) -> String {
+    /// The URL of a path in the bucket.
+    pub fn url(&self, path: &str) -> String {
         let port = self.port;
         format!("s3://{BUCKET}/{path}?endpoint=http://127.0.0.1:{port}&region=eu-central-1&allow_http=true")
     }
 
     /// What there is in a folder below `path`.
-    fn objects(&self, path: &str) -> Vec<PathBuf> {
+    pub fn objects(&self, path: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut dirs = vec![self.dir.path().join(BUCKET).join(path)];
         while let Some(dir) = dirs.pop() {
@@ -88,7 +90,8 @@ impl Drop for S3 {
 }
 
 /// What a server needs to know of it; the secrets are nowhere else.
-const CREDENTIALS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+pub const CREDENTIALS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
 
 fn with(more: (&'static str, &'static str)) -> [(&'static str, &'static str); 3] {
     [CREDENTIALS[0], CREDENTIALS[1], more]

@@ -28,7 +28,7 @@ pub struct JobFact {
 pub struct CheckpointFact {
     /// Its epoch.
     pub epoch: u64,
-    /// `aligned`, `unaligned`.
+    /// `aligned`, `unaligned`; `savepoint`, if one was made of it.
     pub kind: String,
     /// When its barrier was injected, microseconds since 1970.
     pub triggered_at_us: i64,

@@ -15,6 +15,7 @@ mod cursor;
 mod depth;
 mod options;
 mod precedence;
+mod savepoint;
 pub mod statement;
 mod symmetric;
 mod text;
@@ -180,7 +181,8 @@ fn statement(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         "START" if cursor.peek_word("TRANSACTION") => transaction::begin(cursor),
         "COMMIT" | "END" => transaction::end_transaction(cursor, Statement::Commit),
         "ROLLBACK" | "ABORT" => transaction::end_transaction(cursor, Statement::Rollback),
-        "SAVEPOINT" if !cursor.peek_word("TO") => transaction::savepoint(cursor),
+        "SAVEPOINT" if cursor.word("TO") => savepoint::savepoint_to(cursor),
+        "SAVEPOINT" => transaction::savepoint(cursor),
         "RELEASE" => transaction::release(cursor),
         "DECLARE" => transaction::declare(cursor),
         "FETCH" => transaction::fetch(cursor, true),
@@ -194,6 +196,7 @@ fn statement(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         "CHECKPOINT" => bare(cursor, Statement::Checkpoint),
         "WAIT" => bare(cursor, Statement::Wait),
         "RECOVER" => bare(cursor, Statement::Recover),
+        "RESTORE" => savepoint::restore(cursor),
         _ => {
             cursor.prev_token();
             match REFUSED.contains(&verb.as_str()) {
@@ -222,9 +225,7 @@ const REFUSED: &[&str] = &[
     "REASSIGN",
     "REFRESH",
     "REINDEX",
-    "RESTORE",
     "REVOKE",
-    "SAVEPOINT",
     "SUBSCRIBE",
     "VACUUM",
 ];

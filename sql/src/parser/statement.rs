@@ -119,6 +119,36 @@ pub enum Statement {
     Wait,
     /// RECOVER: restart the dataflow from its last checkpoint.
     Recover,
+    /// SAVEPOINT TO 'url' [AND STOP]: everything of one epoch is put there; with STOP nothing comes after.
+    SavepointTo { url: String, stop: bool },
+    /// RESTORE DATABASE name FROM 'url' [WITH (…)]: what a savepoint holds takes the database's place.
+    Restore { database: String, url: String, options: RestoreOptions },
+}
+
+/// WITH (…) of RESTORE DATABASE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoreOptions {
+    /// `replace`: whether what the database has may go.
+    pub replace: bool,
+    /// `on_mismatch`
+    pub on_mismatch: OnMismatch,
+    /// `definitions = 'current'`: whether objects stay as they are now, and only get their state.
+    pub current_definitions: bool,
+    /// `sinks = 'at_least_once'`: whether sinks of another database's savepoint may deliver again what
+    /// that one delivers.
+    pub sinks_at_least_once: bool,
+}
+
+/// What becomes of a job whose state in a savepoint does not fit its plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// Nothing is restored.
+    #[default]
+    Error,
+    /// It is filled from its inputs anew, and so is what reads it.
+    Rebuild,
+    /// It is dropped, and so is what reads it.
+    Drop,
 }
 
 /// DECLARE … CURSOR.

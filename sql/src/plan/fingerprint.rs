@@ -8,24 +8,30 @@
 use super::node::{PlanNode, PlanOp, StreamPlan};
 use arrow::datatypes::Schema;
 use std::fmt::Write;
+use weir_catalog::ObjectId;
 
 /// The fingerprints of the nodes that keep state, by node number.
 pub fn fingerprints(plan: &StreamPlan) -> Vec<(u32, String)> {
-    fn visit(node: &PlanNode, found: &mut Vec<(u32, String)>) {
-        if let Some(text) = state_of(node) {
+    fingerprints_as(plan, &|relation| relation)
+}
+
+/// The same of a plan over relations that have other ids.
+pub fn fingerprints_as(plan: &StreamPlan, id: &dyn Fn(ObjectId) -> ObjectId) -> Vec<(u32, String)> {
+    fn visit(node: &PlanNode, id: &dyn Fn(ObjectId) -> ObjectId, found: &mut Vec<(u32, String)>) {
+        if let Some(text) = state_of(node, id) {
             found.push((node.id, format!("{:016x}", fnv(text.as_bytes()))));
         }
         for input in &node.inputs {
-            visit(input, found);
+            visit(input, id, found);
         }
     }
     let mut found = Vec::new();
-    visit(&plan.root, &mut found);
+    visit(&plan.root, id, &mut found);
     found
 }
 
 /// What the state of a node depends on; `None` if it has none.
-fn state_of(node: &PlanNode) -> Option<String> {
+fn state_of(node: &PlanNode, id: &dyn Fn(ObjectId) -> ObjectId) -> Option<String> {
     let mut text = match &node.op {
         PlanOp::Source { .. }
         | PlanOp::Filter { .. }
@@ -34,7 +40,7 @@ fn state_of(node: &PlanNode) -> Option<String> {
         | PlanOp::Union
         | PlanOp::Window { .. }
         | PlanOp::Exchange { .. } => return None,
-        PlanOp::Scan { relation, columns } => format!("scan {relation} {columns:?}"),
+        PlanOp::Scan { relation, columns } => format!("scan {} {columns:?}", id(*relation)),
         PlanOp::Values { rows } => format!("values {}", rows.num_rows()),
         PlanOp::Aggregate { group, calls } => {
             let mut text = format!("aggregate {group:?}");

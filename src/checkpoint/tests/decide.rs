@@ -22,6 +22,8 @@ struct World {
     mutations_wanted: usize,
     restarted: bool,
     most_open: usize,
+    /// How many barriers there were when the last checkpoint was asked for.
+    last_wanted: Option<usize>,
 }
 
 impl World {
@@ -49,6 +51,7 @@ impl World {
             mutations_wanted: 0,
             restarted: false,
             most_open: 0,
+            last_wanted: None,
         }
     }
 
@@ -56,6 +59,9 @@ impl World {
         let mut events = vec![Event::Time, Event::Moved, Event::WantTick, Event::WantCheckpoint];
         if self.mutations_wanted < 2 {
             events.push(Event::WantMutation);
+        }
+        if self.last_wanted.is_none() {
+            events.push(Event::WantLast);
         }
         for (epoch, ..) in self.injected.iter().filter(|(e, ..)| !self.sealed.contains(e)) {
             events.push(Event::Sealed(*epoch));
@@ -87,6 +93,7 @@ impl World {
             }
             Event::Durable(e) | Event::CheckpointFailed(e, ..) => drop(self.stored.insert(*e)),
             Event::WantMutation => self.mutations_wanted += 1,
+            Event::WantLast => self.last_wanted = Some(self.injected.len()),
             _ => {}
         }
         let was_restarted = self.restarted;
@@ -128,6 +135,9 @@ impl World {
                 assert!(!mutate || kind == BarrierKind::Checkpoint, "a mutation goes with a checkpoint");
                 assert!(mutate || !self.injected.is_empty(), "the first barrier brings the jobs in");
                 self.check_inject(kind);
+                let after = self.last_wanted.map_or(&[][..], |from| &self.injected[from..]);
+                let last = after.iter().find(|(_, kind, _)| *kind == BarrierKind::Checkpoint);
+                assert!(last.is_none(), "{epoch} comes after the last checkpoint, {last:?}");
                 let open = self
                     .injected
                     .iter()
@@ -144,6 +154,8 @@ impl World {
             Action::Overtake(epoch) => {
                 let (_, kind, mutates) = *self.injected.iter().find(|(e, ..)| *e == epoch).expect("injected");
                 assert!(kind == BarrierKind::Checkpoint && !mutates && !self.sealed.contains(&epoch));
+                let after = self.last_wanted.map_or(&[][..], |from| &self.injected[from..]);
+                assert!(after.iter().all(|(e, ..)| *e != epoch), "the last one is not overtaken");
                 let oldest = self.injected[self.visible].0;
                 assert!(oldest == epoch && self.overtaken.insert(epoch), "the oldest in flight, once");
             }
@@ -159,7 +171,14 @@ impl World {
                 assert!(self.stored.contains(&epoch), "durable before complete");
                 assert!(self.ended.insert(epoch), "a checkpoint ends once");
             }
-            Action::Abort(epoch, _) => assert!(self.ended.insert(epoch), "a checkpoint ends once"),
+            Action::Abort(epoch, _) => {
+                assert!(self.ended.insert(epoch), "a checkpoint ends once");
+                let after = self.last_wanted.map_or(&[][..], |from| &self.injected[from..]);
+                if after.iter().any(|(e, ..)| *e == epoch) {
+                    // There was no last one: everything goes on.
+                    self.last_wanted = None;
+                }
+            }
             Action::Restart(_) => self.restarted = true,
         }
     }

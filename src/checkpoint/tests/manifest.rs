@@ -30,6 +30,7 @@ pub(in super::super) fn manifest(epoch: u64) -> Manifest {
         }],
         files: vec![StateFile { name: "000001.sst".to_owned(), size: 3, crc32: 7, stored: None }],
         completed_at_us: 5,
+        savepoint: None,
     }
 }
 
@@ -66,7 +67,8 @@ fn a_bad_one_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let twice = |m: &mut Manifest| m.files.push(m.files[0].clone());
     type Spoil = fn(&mut Manifest);
-    let bad: [(&str, Spoil); 9] = [
+    let bad: [(&str, Spoil); 10] = [
+        ("made of a savepoint of epoch", |m| m.savepoint = Some(Epoch(9))),
         ("format 2 is not 1", |m| m.format = 2),
         ("generation 0 and epoch 9", |m| m.generation = 0),
         ("sink 3 promised epoch 10, which is later", |m| m.handles[0].epoch = Epoch(10)),

@@ -1,10 +1,12 @@
 //! Tests of checkpoint storage over a real store: complete, retain, verify, fall back, fence; and the
 //! same with a remote storage, where the disk may lose what it likes.
 
+use super::super::hold::Hold;
 use super::super::manifest::FILE_NAME;
 use super::super::manifest::tests::manifest;
 use super::super::objects::Objects;
 use super::super::remote::tests::settings;
+use super::super::staged;
 use super::*;
 use crate::failpoint::testing;
 use crate::state::rocks::{RocksMemory, RocksStore};
@@ -532,4 +534,87 @@ fn child_restores_until_it_is_killed() {
     let storage = remote(&dir, CheckpointStorage::open(&dir.join("checkpoints"), Uuid::nil(), 2).unwrap());
     storage.lock().open_remote().unwrap();
     newest(&storage).unwrap();
+}
+
+#[test]
+fn what_is_held_stays_until_nobody_reads_it() {
+    let mut fixture = Fixture::new();
+    let storage = Arc::new(fixture.open(1).unwrap());
+    for epoch in 1..=2 {
+        fixture.checkpoint(&storage, epoch).unwrap();
+    }
+    let hold = Hold::of_all(&storage);
+    fixture.checkpoint(&storage, 3).unwrap();
+    assert_eq!(retain(&storage, 1).unwrap(), []);
+    assert_eq!(epochs(&storage), [3, 2, 1]);
+    hold.narrow(Epoch(2));
+    let other = Hold::of_all(&storage);
+    other.narrow(Epoch(3));
+    fixture.checkpoint(&storage, 4).unwrap();
+    assert_eq!(retain(&storage, 1).unwrap(), [Epoch(1)]);
+    assert_eq!(epochs(&storage), [4, 3, 2]);
+    drop(hold);
+    assert_eq!(retain(&storage, 1).unwrap(), [Epoch(2)]);
+    drop(other);
+    assert_eq!(retain(&storage, 1).unwrap(), [Epoch(3)]);
+    assert_eq!(fixture.keys(&storage, &newest(&storage).unwrap().unwrap()), [1, 2, 3, 4]);
+}
+
+/// Puts a checkpoint of `epoch` together beside the others.
+fn stage(fixture: &Fixture, storage: &Mutex<CheckpointStorage>, epoch: u64) {
+    let root = fixture.root();
+    staged::begin(&root).unwrap();
+    fixture.store.checkpoint(&staged::state(&root)).unwrap();
+    let files = Filled { dir: staged::state(&root), newest: None }.measure().unwrap().files;
+    let mut manifest = Manifest { savepoint: Some(Epoch(1)), files, ..manifest(epoch) };
+    storage.lock().write_staged(&staged::state(&root), &mut manifest).unwrap();
+}
+
+#[test]
+fn a_staged_checkpoint_takes_the_place_of_all_before_or_is_nothing() {
+    let mut fixture = Fixture::new();
+    let storage = fixture.open(1).unwrap();
+    for epoch in 1..=2 {
+        fixture.checkpoint(&storage, epoch).unwrap();
+    }
+    // The catalog does not name it: it never was.
+    stage(&fixture, &storage, 7);
+    staged::settle(&fixture.root(), Epoch::ZERO).unwrap();
+    assert!(!staged::directory(&fixture.root()).exists());
+    stage(&fixture, &storage, 7);
+    staged::settle(&fixture.root(), Epoch(6)).unwrap();
+    assert_eq!(epochs(&fixture.open(2).unwrap()), [2, 1]);
+    // It does: however often that is done.
+    let storage = fixture.open(3).unwrap();
+    stage(&fixture, &storage, 7);
+    for _ in 0..2 {
+        staged::settle(&fixture.root(), Epoch(7)).unwrap();
+    }
+    storage.lock().adopt(Epoch(7)).unwrap();
+    assert_eq!(epochs(&storage), [7]);
+    assert_eq!(gc::epochs(&fixture.root()).unwrap(), [Epoch(7)], "the others are gone");
+    assert_eq!(fixture.keys(&storage, &newest(&storage).unwrap().unwrap()), [1, 2]);
+    let storage = fixture.open(4).unwrap();
+    storage.lock().forget_before(Epoch(7)).unwrap();
+    fixture.checkpoint(&storage, 8).unwrap();
+    assert_eq!(epochs(&storage), [8, 7]);
+}
+
+#[test]
+fn a_remote_storage_keeps_nothing_from_before_a_staged_checkpoint() {
+    let mut fixture = Fixture::new();
+    let storage = fixture.open_remote(1).unwrap();
+    for epoch in 1..=2 {
+        fixture.checkpoint(&storage, epoch).unwrap();
+    }
+    stage(&fixture, &storage, 7);
+    staged::settle(&fixture.root(), Epoch(7)).unwrap();
+    storage.lock().adopt(Epoch(7)).unwrap();
+    fixture.checkpoint(&storage, 8).unwrap();
+    retain(&storage, 3).unwrap();
+    // Where the disk is lost, only what came after is found.
+    std::fs::remove_dir_all(fixture.root()).unwrap();
+    let storage = fixture.open_remote(2).unwrap();
+    storage.lock().forget_before(Epoch(7)).unwrap();
+    assert_eq!(epochs(&storage), [8]);
 }

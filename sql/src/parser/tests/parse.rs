@@ -72,7 +72,6 @@ fn what_is_not_supported_is_named() {
         ("drop role r", "DROP ROLE is not supported"),
         ("create table t (a int check (a > 0))", "a CHECK constraint is not supported"),
         ("create table t as select 1", "CREATE TABLE AS is not supported"),
-        ("savepoint to 'url'", "SAVEPOINT is not supported"),
         ("with x as (select 1) delete from t", "WITH in front of INSERT, UPDATE or DELETE is not supported"),
     ] {
         let e = parse(sql).expect_err(sql);

@@ -1,0 +1,90 @@
+//! What a start requires of what it finds in the data directory, and in `checkpoint.storage`.
+
+use super::manager::JobError;
+use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::remote::RemoteStorage;
+use crate::checkpoint::storage::CheckpointStorage;
+use crate::config::{Config, StorageSettings};
+use crate::state::backend::Backend;
+use crate::state::data_dir::DataDir;
+use crate::stream::Epoch;
+use weir_catalog::{CatalogSnapshot, SqlState};
+
+/// Goes above every generation that wrote to the storage.
+pub fn take_over(data_dir: &mut DataDir, settings: &StorageSettings) -> std::io::Result<()> {
+    if settings.url.is_none() {
+        return Ok(());
+    }
+    let storage = RemoteStorage::new(settings, data_dir.database(), data_dir.generation());
+    data_dir.raise_generation(storage.newest_generation()?)
+}
+
+/// Opens `checkpoint.storage`, if it is not local. Where it is away, what is on the disk is as new as what
+/// it has, and its checkpoints fail until it is back. Without a checkpoint on the disk its own are needed:
+/// to start with nothing would be to lose everything.
+pub fn open_remote(storage: &mut CheckpointStorage, catalog: &CatalogSnapshot) -> Result<(), JobError> {
+    let Err(error) = storage.open_remote() else { return Ok(()) };
+    let others = matches!(error.kind(), std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::InvalidInput);
+    if others {
+        let mut error = JobError::io("use checkpoint.storage", &error);
+        error.hint =
+            Some("If that server is gone for good, start with checkpoint.take_over = on.".to_owned());
+        return Err(error);
+    }
+    if !storage.has_local() && catalog.objects().next().is_some() {
+        let mut error = JobError::io("read checkpoint.storage", &error);
+        error.hint = Some("The data directory has no checkpoint of its own to start from.".to_owned());
+        return Err(error);
+    }
+    tracing::error!(%error, "checkpoint.storage can't be read: starting from the local checkpoint");
+    Ok(())
+}
+
+/// A catalog that lacks what a checkpoint was made with has lost its end: acknowledged DDL, and with it
+/// the rows of what it created.
+pub fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> std::io::Result<()> {
+    match storage.list().find(|m| m.catalog_version > catalog.version) {
+        None => Ok(()),
+        Some(manifest) => Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!(
+                "catalog.log or catalog.image is damaged: they end at version {}, but the checkpoint of epoch {} \
+                 was made with version {}",
+                catalog.version, manifest.epoch, manifest.catalog_version
+            ),
+        )),
+    }
+}
+
+/// A catalog that RESTORE has put in place goes with the checkpoint that it names, or a later one.
+pub fn require_restored(storage: &CheckpointStorage, restored: Epoch) -> std::io::Result<()> {
+    if restored == Epoch::ZERO || storage.list().any(|manifest| manifest.epoch >= restored) {
+        return Ok(());
+    }
+    let message = format!("the checkpoint of epoch {restored}, which RESTORE put in place, is missing");
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidData, message))
+}
+
+/// A store reads what its own kind has written.
+pub fn require_backend(config: &Config, newest: Option<&Manifest>) -> Result<(), JobError> {
+    let Some(manifest) = newest else { return Ok(()) };
+    let made_by = Backend::of_files(manifest.files.iter().map(|file| file.name.as_str()));
+    let wanted = Backend::of_setting(config.state_backend());
+    if made_by == wanted {
+        return Ok(());
+    }
+    let (made_by, wanted) = (made_by.name(), wanted.name());
+    let mut error = JobError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!(
+            "the checkpoint of epoch {} was made with state.backend = '{made_by}', but the server was started with \
+             state.backend = '{wanted}'",
+            manifest.epoch
+        ),
+    );
+    error.hint = Some(format!(
+        "Start with state.backend = '{made_by}', run SAVEPOINT TO '…' AND STOP, and bring the savepoint to an empty data \
+         directory: weir serve --restore … --set state.backend={wanted}."
+    ));
+    Err(error)
+}

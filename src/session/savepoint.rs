@@ -1,0 +1,42 @@
+//! SAVEPOINT TO and RESTORE DATABASE: the whole database to somewhere else, and back.
+
+use super::{Notice, Outcome, Session, SessionError};
+use weir_catalog::SqlState;
+use weir_sql::parser::statement::RestoreOptions;
+
+impl Session {
+    /// SAVEPOINT TO: everything acknowledged is at the URL when it returns.
+    pub(super) async fn savepoint_to(&mut self, url: &str, stop: bool) -> Result<Outcome, SessionError> {
+        self.refuse_in_block("SAVEPOINT TO")?;
+        self.end_implicit().await?;
+        let db = self.db().clone();
+        let notices = self.limits.run(db.savepoint(url, stop)).await?;
+        self.tell(notices);
+        Ok(Outcome::Done("SAVEPOINT".to_owned()))
+    }
+
+    /// RESTORE DATABASE: the database is what the savepoint holds, and runs, when it returns.
+    pub(super) async fn restore_database(
+        &mut self,
+        database: &str,
+        url: &str,
+        options: RestoreOptions,
+    ) -> Result<Outcome, SessionError> {
+        self.refuse_in_block("RESTORE DATABASE")?;
+        self.end_implicit().await?;
+        let own = self.manager.database_name();
+        if database != own {
+            let message = format!("database \"{database}\" does not exist");
+            return Err(SessionError::new(SqlState::INVALID_CATALOG_NAME, message)
+                .hint(format!("This server has the database \"{own}\".")));
+        }
+        let db = self.db().clone();
+        let notices = self.limits.run(db.restore(url, options)).await?;
+        self.tell(notices);
+        Ok(Outcome::Done("RESTORE".to_owned()))
+    }
+
+    fn tell(&mut self, notices: Vec<String>) {
+        notices.into_iter().for_each(|notice| self.notice(Notice::info(notice)));
+    }
+}
