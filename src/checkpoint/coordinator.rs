@@ -12,9 +12,10 @@ pub use super::message::*;
 use super::participant::{ActorReport, CommitHandle, Sealed};
 use crate::state::store::StateRead;
 use crate::stream::{ActorId, Barrier, BarrierKind, Epoch};
+use crate::work::{self, Step, Thread, Work};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -75,6 +76,10 @@ pub struct Coordinator {
     start: Start,
     restart: Option<Box<dyn FnOnce(String) + Send>>,
 
+    /// Received while it waited.
+    received: Option<Message>,
+    /// When to look at the time again.
+    wake_us: i64,
     /// Why nothing is decided any more.
     given_up: Option<String>,
     decider: Decider,
@@ -96,15 +101,14 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Starts the thread; `messages` is the other end of what is sent to it.
-    pub fn spawn(
-        mut start: Start,
-        messages: Receiver<Message>,
-    ) -> std::io::Result<std::thread::JoinHandle<()>> {
+    pub fn spawn(mut start: Start, messages: Receiver<Message>) -> std::io::Result<Thread> {
         let now_us = (start.clock)();
         let restart = std::mem::replace(&mut start.restart, Box::new(|_| {}));
-        let mut coordinator = Coordinator {
+        let coordinator = Coordinator {
             messages,
             restart: Some(restart),
+            received: None,
+            wake_us: now_us,
             given_up: None,
             decider: Decider::new(start.settings.clone(), start.last_epoch, now_us),
             actors: BTreeSet::new(),
@@ -121,27 +125,7 @@ impl Coordinator {
             now_us: start.now_us,
             start,
         };
-        std::thread::Builder::new().name("weir-coordinator".to_owned()).spawn(move || coordinator.run())
-    }
-
-    fn run(&mut self) {
-        loop {
-            let now_us = (self.start.clock)();
-            let timeout = Duration::from_micros((self.decider.wake_us(now_us) - now_us).max(0) as u64);
-            let events = match self.messages.recv_timeout(timeout) {
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(message) => self.receive(message),
-                Err(RecvTimeoutError::Timeout) => vec![Event::Time],
-            };
-            // What was logged moves the dataflow with the next barrier: nobody else may do so. The
-            // first barrier brings the jobs that it is for.
-            let begun = self.decider.last() > self.start.last_epoch;
-            let logged = begun && (self.start.dml_position)() > self.carried;
-            if self.start.moved.swap(false, Ordering::AcqRel) || logged {
-                self.act(Event::Moved);
-            }
-            events.into_iter().for_each(|event| self.act(event));
-        }
+        work::start(work::Spec::named("weir-coordinator"), coordinator)
     }
 
     fn receive(&mut self, message: Message) -> Vec<Event> {
@@ -414,6 +398,38 @@ impl Coordinator {
                 tracing::debug!(%epoch, duration_us, new_bytes = stored.new_bytes, ?parts, "checkpoint completed");
             }
         }
+    }
+}
+
+impl Work for Coordinator {
+    fn step(&mut self) -> Step {
+        let now_us = (self.start.clock)();
+        // Somebody may set the clock back.
+        self.wake_us = self.wake_us.min(self.decider.wake_us(now_us));
+        let message = self.received.take().map_or_else(|| self.messages.try_recv(), Ok);
+        let events = match message {
+            Ok(Message::Stop) | Err(TryRecvError::Disconnected) => return Step::Ended,
+            Ok(message) => self.receive(message),
+            Err(TryRecvError::Empty) if now_us < self.wake_us => return Step::Idle(Some(self.wake_us)),
+            Err(TryRecvError::Empty) => vec![Event::Time],
+        };
+        // What was logged moves the dataflow with the next barrier: nobody else may do so. The
+        // first barrier brings the jobs that it is for.
+        let begun = self.decider.last() > self.start.last_epoch;
+        let logged = begun && (self.start.dml_position)() > self.carried;
+        if self.start.moved.swap(false, Ordering::AcqRel) || logged {
+            self.act(Event::Moved);
+        }
+        events.into_iter().for_each(|event| self.act(event));
+        self.wake_us = self.decider.wake_us((self.start.clock)());
+        Step::More
+    }
+
+    fn wait(&mut self, until_us: Option<i64>) {
+        let until_us = until_us.unwrap_or(self.wake_us);
+        let timeout = Duration::from_micros((until_us - (self.start.clock)()).max(0) as u64);
+        // That nobody is left to send anything is found by the next step.
+        self.received = self.messages.recv_timeout(timeout).ok();
     }
 }
 

@@ -188,7 +188,7 @@ impl SinkLog {
             match File::options().write(true).create_new(true).open(self.dir.join(&name)) {
                 Ok(mut file) => {
                     file.write_all(MAGIC)?;
-                    File::open(&self.dir)?.sync_all()?;
+                    durable::sync_dir(&self.dir)?;
                     self.files.lock().insert(name.clone(), FileUse { open: true, waiting: 0 });
                     let file = BufWriter::with_capacity(1 << 18, file);
                     let length = MAGIC.len() as u64;
@@ -242,7 +242,7 @@ impl SinkLogWriter {
         self.write_frame()?;
         let Some(open) = self.open.as_mut().filter(|open| open.rows > 0) else { return Ok(None) };
         open.file.flush()?;
-        open.file.get_ref().sync_data()?;
+        durable::sync_file(open.file.get_ref())?;
         let part =
             SealedPart { file: open.name.clone(), start: open.sealed, end: open.length, rows: open.rows };
         (open.sealed, open.rows) = (open.length, 0);

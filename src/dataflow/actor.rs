@@ -14,6 +14,7 @@ use super::operator::{OUTPUT_ROWS_MAX, OperatorError, OutputItem, Polled};
 use super::room::Room;
 use crate::checkpoint::participant::{ActorReport, Sealed};
 use crate::stream::{ActorId, Barrier, ChangeBatch, Message, Watermark};
+use crate::work;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -129,7 +130,7 @@ impl Actor {
 
     /// Works for a while.
     pub fn turn(&mut self, now_us: i64) -> Result<Turn, OperatorError> {
-        for _ in 0..TURN_STEPS_MAX {
+        for _ in 0..work::bound(TURN_STEPS_MAX) {
             if !self.has_room() {
                 // A full channel signals when it has room.
                 return Ok(Turn::Idle(None));

@@ -8,9 +8,11 @@ pub use super::committers::DeliveryStatus;
 use super::incarnation::{Incarnation, Lasting};
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
+use crate::clock;
 use crate::dml::log::DmlLog;
 pub use crate::operators::source::SourceCounts;
 use crate::stream::Epoch;
+use crate::work;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weir_catalog::system::facts::{CheckpointFact, JobFact, SplitFact, TransactionFact};
@@ -135,7 +137,7 @@ impl Database {
         config: Arc<crate::config::Config>,
         binding: Binding,
     ) -> Result<Arc<Database>, JobError> {
-        let lasting = tokio::task::spawn_blocking(move || Lasting::open(config, binding))
+        let lasting = work::blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
         super::restart::start(&lasting).await;
@@ -254,8 +256,8 @@ impl Database {
             return Err(JobError::degraded(&reason));
         }
         let reached = visible.wait_for(|v| v.dml_position >= dml_position);
-        match tokio::time::timeout(std::time::Duration::from_secs(60), reached).await {
-            Ok(Ok(_)) => Ok(()),
+        match clock::timeout(std::time::Duration::from_secs(60), reached).await {
+            Some(Ok(_)) => Ok(()),
             _ => Err(asked
                 .err()
                 .unwrap_or_else(|| JobError::internal("a logged change did not become visible"))),
@@ -303,9 +305,7 @@ impl Database {
     /// A clean end: a last checkpoint, then everything stops.
     pub async fn shutdown(&self) -> Result<(), JobError> {
         let last = self.checkpoint().await;
-        let lasting = Arc::clone(&self.lasting);
-        let ended = tokio::task::spawn_blocking(move || lasting.stop()).await;
-        ended.map_err(|e| JobError::internal(format!("shutdown failed: {e}")))?;
+        self.lasting.stop().await?;
         last.map(drop)
     }
 
@@ -369,7 +369,7 @@ impl Database {
 
     /// Microseconds since 1970, as checkpoints are dated.
     pub fn now_us(&self) -> i64 {
-        crate::dataflow::worker::clock_us()
+        clock::now_us()
     }
 
     /// `checkpoint.interval` as it is set now.

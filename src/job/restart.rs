@@ -12,9 +12,10 @@ use super::memory;
 use super::restart_policy::Verdict;
 use super::restore::{Prepared, prepare};
 use crate::checkpoint::coordinator::Message;
-use crate::dataflow::worker::clock_us;
+use crate::clock;
 use crate::state::budget::Budget;
 use crate::threads::ThreadKind;
+use crate::work;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_catalog::{Object, ObjectId, ObjectState};
@@ -58,8 +59,7 @@ async fn replace(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
 
 async fn end(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     if let Some(old) = lasting.set_incarnation(None) {
-        let ended = tokio::task::spawn_blocking(move || old.end(false)).await;
-        ended.map_err(|e| JobError::internal(format!("could not end the dataflow: {e}")))?;
+        old.end(false).await?;
     }
     lasting.sink_logs.close();
     Ok(())
@@ -82,9 +82,9 @@ pub(super) async fn replace_failed(lasting: Arc<Lasting>, reason: String, life: 
 /// tells which dataflow failed: one that was replaced meanwhile is no reason to restart.
 async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
     loop {
-        let verdict = lasting.failed(clock_us());
+        let verdict = lasting.failed(clock::now_us());
         if let Verdict::Again(pause) = verdict {
-            tokio::time::sleep(pause).await;
+            clock::sleep(pause).await;
         }
         let _restarting = lasting.restart_lock.lock().await;
         if lasting.life() != life {
@@ -113,7 +113,7 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     let started = Instant::now();
     let of_thread = Arc::clone(lasting);
     let runtime = tokio::runtime::Handle::current();
-    let prepared = tokio::task::spawn_blocking(move || {
+    let prepared = work::blocking(move || {
         let _entered = runtime.enter();
         // The store's own threads are started here.
         ThreadKind::Stream.apply();
@@ -130,8 +130,7 @@ async fn begin(lasting: &Arc<Lasting>) -> Result<(), JobError> {
         visible = incarnation.running.coordinator().ask(Message::Tick).await;
     }
     if let Err(reason) = visible {
-        let failed = Arc::clone(&incarnation);
-        let _ = tokio::task::spawn_blocking(move || failed.end(false)).await;
+        incarnation.end(false).await?;
         return Err(JobError::interrupted(&reason));
     }
     let delivers = |o: &&Arc<Object>| matches!(o.state, ObjectState::Created | ObjectState::Paused);

@@ -17,9 +17,9 @@ use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Start};
 use crate::checkpoint::manifest::Manifest;
+use crate::clock;
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::channel_bytes;
-use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::ApplyHandle;
 use crate::state::budget::Budget;
@@ -30,6 +30,7 @@ use crate::state::writes::RunPool;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
@@ -120,11 +121,11 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
 
 fn start_apply(
     lasting: &Lasting,
-    store: RocksStore,
+    store: Box<dyn StateStore>,
     epoch: Epoch,
     dml_position: u64,
 ) -> std::io::Result<ApplyHandle> {
-    ApplyHandle::start(Box::new(store), epoch, dml_position, RunPool::within(lasting.config.memory_limit))
+    ApplyHandle::start(store, epoch, dml_position, RunPool::within(lasting.config.memory_limit))
 }
 
 /// Opens the sinks' logs, and removes from them what nobody promised.
@@ -151,22 +152,33 @@ fn kept_handles(
 }
 
 /// The live store: a fresh directory, linked from the checkpoint, without what is no longer named.
-fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<RocksStore, JobError> {
+fn open_store(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<Box<dyn StateStore>, JobError> {
     let dir = lasting.live_dir().map_err(|e| JobError::io("make the live directory", &e))?;
-    let opened = match manifest {
-        Some(manifest) => {
-            RocksStore::restore(&lasting.storage.lock().directory(manifest.epoch), &dir, &lasting.rocks)
-        }
-        None => RocksStore::create(&dir, &lasting.rocks),
-    };
-    let mut store = opened.map_err(JobError::from_state)?;
+    let checkpoint = manifest.map(|m| lasting.storage.lock().directory(m.epoch));
+    let mut store = live_store(lasting, checkpoint.as_deref(), &dir).map_err(JobError::from_state)?;
     let catalog = lasting.catalog();
     let kept = |object: ObjectId| {
         let restored = manifest.is_some_and(|m| m.jobs.iter().any(|j| j.job == object));
         object < ObjectId::FIRST_USER || (restored && catalog.by_id(object).is_some())
     };
-    drop_leftovers(&mut store, kept).map_err(JobError::from_state)?;
+    drop_leftovers(&mut *store, kept).map_err(JobError::from_state)?;
     Ok(store)
+}
+
+fn live_store(
+    lasting: &Lasting,
+    checkpoint: Option<&Path>,
+    dir: &Path,
+) -> Result<Box<dyn StateStore>, StateError> {
+    #[cfg(test)]
+    if crate::work::testing::is_simulated() {
+        use crate::state::memory::MemoryStore;
+        return Ok(Box::new(checkpoint.map_or_else(|| Ok(MemoryStore::new()), MemoryStore::restore)?));
+    }
+    Ok(Box::new(match checkpoint {
+        Some(checkpoint) => RocksStore::restore(checkpoint, dir, &lasting.rocks)?,
+        None => RocksStore::create(dir, &lasting.rocks)?,
+    }))
 }
 
 /// Drops the tables of objects that are not `kept`: what the catalog no longer names, and what a job
@@ -255,7 +267,7 @@ fn coordinator_start(
         moved,
         dml_position: Box::new(move || dml.position()),
         reserve: Box::new(move |epoch| epochs.lock().reserve(epoch)),
-        clock: Box::new(clock_us),
+        clock: Box::new(clock::now_us),
         restart: Box::new(move |reason| {
             if let Some(lasting) = of_restart.upgrade() {
                 runtime.spawn(replace_failed(lasting, reason, life));
@@ -299,12 +311,16 @@ fn plan(
     if object.kind() == weir_catalog::ObjectKind::Table {
         return Ok(None);
     }
-    let context = (lasting.binding)(Arc::clone(catalog));
-    weir_sql::binder::replan(object, &context).map(Some).map_err(|error| {
-        let mut error = JobError::from_client(error);
-        error.message = format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
-        error
-    })
+    let replan = || {
+        let context = (lasting.binding)(Arc::clone(catalog));
+        weir_sql::binder::replan(object, &context).map_err(|error| {
+            let mut error = JobError::from_client(error);
+            error.message =
+                format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
+            error
+        })
+    };
+    replan().map(Some)
 }
 
 /// Never a misread byte: an operator whose shape changed is named.

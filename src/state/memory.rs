@@ -6,6 +6,7 @@
 //! ```
 
 use super::StateError;
+use super::durable::{sync_dir, sync_file};
 use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -136,8 +137,8 @@ impl StateStore for MemoryStore {
             }
         }
         let file = out.into_inner().map_err(|e| e.into_error())?;
-        file.sync_all()?;
-        Ok(File::open(dir)?.sync_all()?)
+        sync_file(&file)?;
+        Ok(sync_dir(dir)?)
     }
 }
 
