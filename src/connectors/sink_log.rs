@@ -185,6 +185,11 @@ impl SinkLog {
     fn create(&self, stem: &str) -> io::Result<OpenFile> {
         for number in 0u64.. {
             let name = format!("{stem}-{number}.log");
+            // One that a restored handle names was delivered if it is gone. What is released under that
+            // name must not be of ours.
+            if self.files.lock().contains_key(&name) {
+                continue;
+            }
             match File::options().write(true).create_new(true).open(self.dir.join(&name)) {
                 Ok(mut file) => {
                     file.write_all(MAGIC)?;

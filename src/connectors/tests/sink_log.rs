@@ -123,3 +123,24 @@ fn damage_is_found() {
     fs::write(&path, &whole).unwrap();
     assert_eq!(read(&log, &handle).unwrap().len(), 100);
 }
+
+#[test]
+fn the_name_of_a_file_that_was_delivered_is_not_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = SinkLog::open(dir.path(), &[]).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.append(&batch(0..5, 1)).unwrap();
+    let delivered = writer.seal(Epoch(1)).unwrap().unwrap();
+    log.committed(std::slice::from_ref(&delivered)).unwrap();
+    drop((writer, log));
+    assert!(files(dir.path()).is_empty());
+    // The dataflow restarts from a checkpoint that still promises it.
+    let log = SinkLog::open(dir.path(), std::slice::from_ref(&delivered)).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.append(&batch(5..9, 1)).unwrap();
+    let next = writer.seal(Epoch(2)).unwrap().unwrap();
+    // The committer finds that the target has the first.
+    log.committed(&[delivered]).unwrap();
+    drop(writer);
+    assert_eq!(read(&log, &next).unwrap().len(), 4, "it waits for delivery");
+}
