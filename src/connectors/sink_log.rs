@@ -79,7 +79,10 @@ impl SinkLog {
     /// Opens the log in `dir` and removes files that no handle of the restored checkpoint names.
     /// No writer or reader of an earlier opening may be alive.
     pub fn open(dir: &Path, restored: &[CommitHandle]) -> io::Result<Arc<Self>> {
-        fs::create_dir_all(dir)?;
+        if !dir.is_dir() {
+            fs::create_dir_all(dir)?;
+            durable::sync_dir(durable::parent(dir))?;
+        }
         let mut files: HashMap<String, FileUse> = HashMap::new();
         for handle in restored {
             files.entry(SealedPart::of(handle)?.file).or_default().waiting += 1;
