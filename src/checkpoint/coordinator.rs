@@ -36,6 +36,9 @@ pub struct Start {
     /// The DML position of the restored checkpoint: the first barrier carries it, so that what was
     /// logged since flows through a graph whose edges are all attached.
     pub restored_dml_position: u64,
+    /// Readers are shown nothing that lacks what the DML log had up to here: it was acknowledged, and may
+    /// have been seen.
+    pub shown_from_dml_position: u64,
     /// Sinks' promises of the restored checkpoint.
     pub handles: Vec<CommitHandle>,
     /// Where epochs go.
@@ -318,7 +321,10 @@ impl Coordinator {
         while self.in_flight.front().is_some_and(|f| f.barrier.epoch <= epoch) {
             let Some(flight) = self.in_flight.pop_front() else { break };
             let dml_position = flight.barrier.dml_position;
-            self.start.shown.visible.send_replace(Visible { epoch, dml_position, state: Arc::clone(&state) });
+            if dml_position >= self.start.shown_from_dml_position {
+                let visible = Visible { epoch, dml_position, state: Arc::clone(&state) };
+                self.start.shown.visible.send_replace(visible);
+            }
             let filling: Vec<_> =
                 flight.filling.into_iter().filter(|(job, _)| self.filling.contains(job)).collect();
             if !filling.is_empty() {

@@ -260,6 +260,7 @@ fn coordinator_start(
         settings: lasting.decide_settings(),
         last_epoch,
         restored_dml_position: manifest.map_or(0, |m| m.dml_position),
+        shown_from_dml_position: dml.position(),
         now_us: manifest.map_or(0, |m| m.now_us),
         handles,
         store: Box::new(store),
