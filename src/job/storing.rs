@@ -18,7 +18,7 @@ use crate::checkpoint::storage::{self, CheckpointStorage, Completed};
 use crate::checkpoint::transfer::Cancel;
 use crate::clock;
 use crate::state::StateError;
-use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
+use crate::state::apply::{Applied, ApplyHandle, Published, SealedEpoch};
 use crate::state::writes::Writes;
 use crate::stream::Epoch;
 use crate::threads::ThreadKind;
@@ -26,7 +26,7 @@ use crate::work::{self, Step, Thread, Work};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use weir_catalog::system::facts::CheckpointParts;
 use weir_catalog::{CatalogSnapshot, JobId, ObjectId, TableId};
 
@@ -186,6 +186,7 @@ impl Store {
             coordinator: coordinator.clone(),
             facts,
             cancel: cancel.clone(),
+            published: apply.watch(),
             making: None,
             applied: None,
         };
@@ -255,6 +256,8 @@ struct Maker {
     coordinator: CoordinatorHandle,
     facts: ManifestFacts,
     cancel: Cancel,
+    /// What the state store has published.
+    published: watch::Receiver<Published>,
 
     /// The one whose directory is being made.
     making: Option<Making>,
@@ -323,6 +326,10 @@ impl Maker {
             Err(reason) => {
                 if let Err(error) = self.facts.storage.lock().abort(epoch) {
                     tracing::warn!(%epoch, %error, "could not clean up an aborted checkpoint");
+                }
+                if self.published.borrow().epoch < epoch {
+                    // Not the checkpoint failed, but the writes: the store may hold half of them.
+                    return self.coordinator.send(not_applied(&reason));
                 }
                 Err((Fault::Dataflow, reason))
             }
