@@ -408,3 +408,10 @@ impl Incarnation {
         self.running.stop();
     }
 }
+
+impl Drop for Incarnation {
+    fn drop(&mut self) {
+        // One that was put together in part ends as well: its threads keep each other.
+        self.running.coordinator().send(Message::Stop);
+    }
+}
