@@ -30,3 +30,7 @@ mod running;
 mod running_facts;
 mod storing;
 mod tail;
+
+#[cfg(test)]
+#[path = "tests/simulation.rs"]
+mod simulation;
