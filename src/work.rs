@@ -135,6 +135,7 @@ pub fn each<T: Send, R: Send>(
 
 /// How much is done in one go at most: `usual`, or less where a simulation wants small pieces.
 #[inline]
+#[allow(clippy::let_and_return, reason = "only a simulation binds it anew")]
 pub fn bound(usual: usize) -> usize {
     #[cfg(test)]
     let usual = testing::bound().map_or(usual, |bound| bound.min(usual));
