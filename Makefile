@@ -1,5 +1,5 @@
 # What a person does with Weir: see README.md.
-.PHONY: demo test build bench lint unit clean-cache
+.PHONY: demo test build bench lint unit simulate clean-cache
 SHELL := /bin/bash
 ENV := source scripts/setup.sh && source scripts/env.sh
 
@@ -15,6 +15,11 @@ lint:
 
 unit:
 	@$(ENV) && bash scripts/hdfs.sh >/dev/null && cargo test --workspace
+
+# The whole engine on one thread, from so many seeds, half of them new: see README.md. Part of the tests with fewer.
+SEEDS := 20000
+simulate:
+	@$(ENV) && WEIR_SIM_SEEDS=$(SEEDS) cargo test --workspace --lib simulation::no_schedule -- --nocapture
 
 # The shipped binary, fully optimized (about half an hour from scratch).
 build:

@@ -9,6 +9,7 @@
 
 pub mod allocator;
 pub mod checkpoint;
+pub mod clock;
 pub mod config;
 pub mod connectors;
 pub mod dataflow;
@@ -29,3 +30,4 @@ pub mod telemetry;
 pub mod threads;
 pub mod units;
 pub mod wire;
+pub mod work;

@@ -10,14 +10,16 @@
 use super::channel;
 use super::decide::{Action, Decider, Event, Settings};
 use super::history::History;
+use super::in_flight::{Changing, InFlight};
 pub use super::message::*;
-use super::participant::{ActorReport, ChannelState, CommitHandle, Offset, OffsetKey, Sealed};
+use super::participant::{ActorReport, CommitHandle, Sealed};
 use super::waiters::{Waiter, answer, refuse};
 use crate::state::store::StateRead;
 use crate::stream::{ActorId, Barrier, BarrierKind, Epoch};
+use crate::work::{self, Step, Thread, Work};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -35,6 +37,9 @@ pub struct Start {
     /// The DML position of the restored checkpoint: the first barrier carries it, so that what was
     /// logged since flows through a graph whose edges are all attached.
     pub restored_dml_position: u64,
+    /// Readers are shown nothing that lacks what the DML log had up to here: it was acknowledged, and may
+    /// have been seen.
+    pub shown_from_dml_position: u64,
     /// Sinks' promises of the restored checkpoint, released ones.
     pub handles: Vec<CommitHandle>,
     /// Whether the restored checkpoint is unaligned.
@@ -57,38 +62,16 @@ pub struct Start {
     pub restart: Box<dyn FnOnce(String) + Send>,
 }
 
-struct InFlight {
-    barrier: Arc<Barrier>,
-    waiting: BTreeSet<ActorId>,
-    sealed: Sealed,
-    /// Rows that lay before the barrier where it was not waited for.
-    channels: Vec<(JobId, ChannelState)>,
-    triggered_us: i64,
-    /// The jobs that go on after its barrier.
-    jobs: Arc<BTreeSet<JobId>>,
-    filling: HashMap<JobId, Filling>,
-    mutation_done: Option<oneshot::Sender<Result<Epoch, String>>>,
-    /// Told of its epoch, and the offsets at its barrier.
-    begin: Option<Begin>,
-    offsets: Vec<(OffsetKey, Offset)>,
-}
-
-/// What becomes of a change of the graph after its barrier was sent.
-#[derive(Default)]
-struct Changing {
-    removed: Vec<ActorId>,
-    /// Actors that replace others: those others report this barrier.
-    from_next: Vec<ActorId>,
-    done: Option<oneshot::Sender<Result<Epoch, String>>>,
-    begin: Option<Begin>,
-}
-
 /// The doer.
 pub struct Coordinator {
     messages: Receiver<Message>,
     start: Start,
     restart: Option<Box<dyn FnOnce(String) + Send>>,
 
+    /// Received while it waited.
+    received: Option<Message>,
+    /// When to look at the time again.
+    wake_us: i64,
     /// Why nothing is decided any more.
     given_up: Option<String>,
     decider: Decider,
@@ -116,15 +99,14 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Starts the thread; `messages` is the other end of what is sent to it.
-    pub fn spawn(
-        mut start: Start,
-        messages: Receiver<Message>,
-    ) -> std::io::Result<std::thread::JoinHandle<()>> {
+    pub fn spawn(mut start: Start, messages: Receiver<Message>) -> std::io::Result<Thread> {
         let now_us = (start.clock)();
         let restart = std::mem::replace(&mut start.restart, Box::new(|_| {}));
-        let mut coordinator = Coordinator {
+        let coordinator = Coordinator {
             messages,
             restart: Some(restart),
+            received: None,
+            wake_us: now_us,
             given_up: None,
             decider: match start.unaligned {
                 true => Decider::new(start.settings.clone(), start.last_epoch, now_us).after_unaligned(),
@@ -147,27 +129,7 @@ impl Coordinator {
             now_us: start.now_us,
             start,
         };
-        std::thread::Builder::new().name("weir-coordinator".to_owned()).spawn(move || coordinator.run())
-    }
-
-    fn run(&mut self) {
-        loop {
-            let now_us = (self.start.clock)();
-            let timeout = Duration::from_micros((self.decider.wake_us(now_us) - now_us).max(0) as u64);
-            let events = match self.messages.recv_timeout(timeout) {
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(message) => self.receive(message),
-                Err(RecvTimeoutError::Timeout) => vec![Event::Time],
-            };
-            // What was logged moves the dataflow with the next barrier: nobody else may do so. The
-            // first barrier brings the jobs that it is for.
-            let begun = self.decider.last() > self.start.last_epoch;
-            let logged = begun && (self.start.dml_position)() > self.carried;
-            if self.start.moved.swap(false, Ordering::AcqRel) || logged {
-                self.act(Event::Moved);
-            }
-            events.into_iter().for_each(|event| self.act(event));
-        }
+        work::start(work::Spec::named("weir-coordinator"), coordinator)
     }
 
     fn receive(&mut self, message: Message) -> Vec<Event> {
@@ -428,7 +390,9 @@ impl Coordinator {
                 assert_eq!(epoch, flight.barrier.epoch, "no epoch follows that some actors begin with");
                 begin(visible.clone(), flight.offsets);
             }
-            self.start.shown.visible.send_replace(visible);
+            if dml_position >= self.start.shown_from_dml_position {
+                self.start.shown.visible.send_replace(visible);
+            }
             let filling: Vec<_> =
                 flight.filling.into_iter().filter(|(job, _)| self.filling.contains(job)).collect();
             if !filling.is_empty() {
@@ -491,6 +455,38 @@ impl Coordinator {
             self.committing.remove(&epoch);
             self.history().committed(epoch, (self.start.clock)());
         }
+    }
+}
+
+impl Work for Coordinator {
+    fn step(&mut self) -> Step {
+        let now_us = (self.start.clock)();
+        // Somebody may set the clock back.
+        self.wake_us = self.wake_us.min(self.decider.wake_us(now_us));
+        let message = self.received.take().map_or_else(|| self.messages.try_recv(), Ok);
+        let events = match message {
+            Ok(Message::Stop) | Err(TryRecvError::Disconnected) => return Step::Ended,
+            Ok(message) => self.receive(message),
+            Err(TryRecvError::Empty) if now_us < self.wake_us => return Step::Idle(Some(self.wake_us)),
+            Err(TryRecvError::Empty) => vec![Event::Time],
+        };
+        // What was logged moves the dataflow with the next barrier: nobody else may do so. The
+        // first barrier brings the jobs that it is for.
+        let begun = self.decider.last() > self.start.last_epoch;
+        let logged = begun && (self.start.dml_position)() > self.carried;
+        if self.start.moved.swap(false, Ordering::AcqRel) || logged {
+            self.act(Event::Moved);
+        }
+        events.into_iter().for_each(|event| self.act(event));
+        self.wake_us = self.decider.wake_us((self.start.clock)());
+        Step::More
+    }
+
+    fn wait(&mut self, until_us: Option<i64>) {
+        let until_us = until_us.unwrap_or(self.wake_us);
+        let timeout = Duration::from_micros((until_us - (self.start.clock)()).max(0) as u64);
+        // That nobody is left to send anything is found by the next step.
+        self.received = self.messages.recv_timeout(timeout).ok();
     }
 }
 

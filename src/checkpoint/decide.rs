@@ -241,6 +241,7 @@ impl Decider {
         if self.stopped {
             return actions;
         }
+        self.not_after(now_us);
         match event {
             Event::Time => self.check_timeout(now_us, &mut actions),
             Event::Moved => (self.moved, self.moved_since_checkpoint) = (true, true),
@@ -270,7 +271,8 @@ impl Decider {
     /// When to be called with [`Event::Time`] at the latest. Where a barrier is due but nothing has
     /// moved, a look now and then is enough: an idle database costs nothing.
     pub fn wake_us(&self, now_us: i64) -> i64 {
-        let due_us = self.injected_us + self.settings.barrier_interval_us;
+        // Where somebody set the clock back, the last barrier may be of later.
+        let due_us = self.injected_us.min(now_us) + self.settings.barrier_interval_us;
         let look_us = (self.settings.barrier_interval_us / 4).clamp(1_000, 25_000);
         let next_us = if due_us > now_us { due_us } else { now_us + look_us };
         let overtake_us =
@@ -298,6 +300,19 @@ impl Decider {
             barrier.overtaken = true;
             actions.push(Action::Overtake(barrier.epoch));
         }
+    }
+
+    /// Nothing happened later than now: where somebody set the clock back, what is due by the time since
+    /// would otherwise be due when the clock is there again.
+    fn not_after(&mut self, now_us: i64) {
+        let times = [
+            &mut self.injected_us,
+            &mut self.visible_us,
+            &mut self.checkpoint_us,
+            &mut self.checkpoint_end_us,
+        ];
+        let times = times.into_iter().chain(self.pending.iter_mut().map(|p| &mut p.since_us));
+        times.for_each(|time| *time = (*time).min(now_us));
     }
 
     fn sealed(&mut self, epoch: Epoch, actions: &mut Vec<Action>) {

@@ -17,7 +17,7 @@ use super::checksum::{checksum, checksums};
 use super::gc;
 use super::manifest::{FILE_NAME, Manifest, StateFile};
 use crate::failpoint;
-use crate::state::durable::{damaged, in_file, sync_dir};
+use crate::state::durable::{damaged, in_file, sync_dir, sync_file};
 use crate::stream::Epoch;
 use std::fs::{File, Metadata};
 use std::io;
@@ -138,7 +138,7 @@ impl LocalStorage {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
         let path = self.root.join(format!("{GENERATION}{}", self.generation));
-        File::create_new(&path).and_then(|f| f.sync_all()).map_err(in_file(&path))?;
+        File::create_new(&path).and_then(|f| sync_file(&f)).map_err(in_file(&path))?;
         sync_dir(&self.root)?;
         for older in taken {
             std::fs::remove_file(self.root.join(format!("{GENERATION}{older}")))?;

@@ -24,4 +24,5 @@ pub mod storage;
 pub mod transfer;
 pub mod upload;
 
+mod in_flight;
 mod waiters;

@@ -14,6 +14,7 @@ use super::prepared::PreparedCommitter;
 use super::sink::Target;
 use super::sink_log::SinkLog;
 use crate::checkpoint::participant::CommitHandle;
+use crate::clock;
 use crate::stream::Epoch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,7 +161,7 @@ impl CommitterHandle {
         if self.requests.send(Request::Drain(done)).is_err() {
             return false;
         }
-        matches!(tokio::time::timeout(patience, answer).await, Ok(Ok(())))
+        matches!(clock::timeout(patience, answer).await, Some(Ok(())))
     }
 
     /// Ends the task and waits until it has let go of log and target.

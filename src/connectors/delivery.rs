@@ -138,6 +138,10 @@ impl DeliveryPlan {
 
 /// The chunks of `plan` from `skip` on, read ahead by one on a thread for blocking work.
 pub fn chunks(plan: DeliveryPlan, skip: u32) -> mpsc::Receiver<io::Result<Chunk>> {
+    #[cfg(test)]
+    if crate::work::testing::is_simulated() {
+        return all_chunks(&plan, skip);
+    }
     let (sender, receiver) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
         let outcome = plan.run(skip, &mut |chunk| sender.blocking_send(Ok(chunk)).is_ok());
@@ -146,6 +150,20 @@ pub fn chunks(plan: DeliveryPlan, skip: u32) -> mpsc::Receiver<io::Result<Chunk>
             let _ = sender.blocking_send(Err(error));
         }
     });
+    receiver
+}
+
+/// The same at once, on this thread.
+#[cfg(test)]
+fn all_chunks(plan: &DeliveryPlan, skip: u32) -> mpsc::Receiver<io::Result<Chunk>> {
+    let mut all = Vec::new();
+    let outcome = plan.run(skip, &mut |chunk| {
+        all.push(Ok(chunk));
+        true
+    });
+    all.extend(outcome.err().map(Err));
+    let (sender, receiver) = mpsc::channel(all.len().max(1));
+    all.into_iter().for_each(|chunk| assert!(sender.try_send(chunk).is_ok(), "there is room"));
     receiver
 }
 

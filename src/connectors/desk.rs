@@ -12,13 +12,13 @@ use super::retry::Backoff;
 use super::sink::SinkError;
 use super::sink_log::SinkLog;
 use crate::checkpoint::participant::CommitHandle;
+use crate::clock;
 use crate::stream::Epoch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::Instant;
 use tracing::{error, warn};
 use weir_catalog::system::facts::{TransactionFact, TransactionState};
 
@@ -117,14 +117,14 @@ impl Desk {
         self.heard.drain(..).collect()
     }
 
-    /// What comes: at least one, or what there is at `until`.
-    pub(super) async fn receive(&mut self, until: Option<Instant>) -> Result<Vec<Request>, End> {
+    /// What comes: at least one, or what there is when [`clock::monotonic`] is `until`.
+    pub(super) async fn receive(&mut self, until: Option<Duration>) -> Result<Vec<Request>, End> {
         if self.heard.is_empty() {
             let request = match until {
                 None => self.requests.recv().await,
-                Some(until) => match tokio::time::timeout_at(until, self.requests.recv()).await {
-                    Ok(request) => request,
-                    Err(_) => return Ok(Vec::new()),
+                Some(until) => match clock::timeout_at(until, self.requests.recv()).await {
+                    Some(request) => request,
+                    None => return Ok(Vec::new()),
                 },
             };
             self.hear(request.ok_or(End::Gone)?);
@@ -222,7 +222,8 @@ impl Desk {
                 warn!(sink = %self.config.name, reason, ?wait, "could not deliver");
                 (self.events)(CommitterEvent::Retrying { sink, reason });
                 tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
+                    biased;
+                    () = clock::sleep(wait) => {}
                     () = self.resume.notify.notified() => self.backoff.reset(),
                 }
                 Ok(())
@@ -231,7 +232,7 @@ impl Desk {
                 let wait = self.refusals.wait();
                 error!(sink = %self.config.name, reason, ?wait, "the target refuses what it is given");
                 (self.events)(CommitterEvent::Stopped { sink, reason });
-                self.wait(Some(Instant::now() + wait)).await
+                self.wait(Some(clock::monotonic() + wait)).await
             }
         }
     }
@@ -246,12 +247,12 @@ impl Desk {
 
     /// Takes note of what comes until it is time, or somebody resumes the sink. Who wants everything
     /// delivered at once is told that it is not.
-    async fn wait(&mut self, until: Option<Instant>) -> Result<(), End> {
+    async fn wait(&mut self, until: Option<Duration>) -> Result<(), End> {
         self.drains.clear();
         loop {
             let time = async {
                 match until {
-                    Some(until) => tokio::time::sleep_until(until).await,
+                    Some(until) => clock::sleep_until(until).await,
                     None => std::future::pending().await,
                 }
             };

@@ -12,10 +12,10 @@ use super::delivery::{self, DeliveryPlan};
 use super::desk::{Desk, End, Request};
 use super::sink::{Delivery, Marker, Partial, SinkError, SinkTarget};
 use crate::checkpoint::participant::CommitHandle;
+use crate::clock;
 use crate::stream::Epoch;
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::time::Instant;
 use tracing::{debug, info};
 use weir_catalog::system::facts::TransactionState;
 
@@ -41,15 +41,15 @@ pub(super) struct LoggedCommitter {
 
     /// Durable epochs that are not in the target, oldest first.
     queue: VecDeque<(Epoch, Vec<CommitHandle>)>,
-    /// When the oldest of them came.
-    since: Instant,
+    /// When the oldest of them came, by [`clock::monotonic`].
+    since: Duration,
     /// What the target holds, as last heard.
     marker: Option<Marker>,
 }
 
 impl LoggedCommitter {
     pub(super) fn new(desk: Desk, target: Box<dyn SinkTarget>, handles: Vec<CommitHandle>) -> Self {
-        Self { desk, target, queue: queue_of(handles), since: Instant::now(), marker: None }
+        Self { desk, target, queue: queue_of(handles), since: clock::monotonic(), marker: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -84,7 +84,7 @@ impl LoggedCommitter {
         let last = self.queue.back().map(|(epoch, _)| *epoch).max(self.marker.map(|m| m.epoch));
         assert!(last.is_none_or(|last| epoch > last), "epoch {epoch} became durable after {last:?}");
         if self.queue.is_empty() {
-            self.since = Instant::now();
+            self.since = clock::monotonic();
             if handles.is_empty() {
                 return self.desk.report_committed(epoch);
             }
@@ -92,13 +92,13 @@ impl LoggedCommitter {
         self.queue.push_back((epoch, handles));
     }
 
-    fn due_at(&self) -> Instant {
+    fn due_at(&self) -> Duration {
         self.since + Duration::from_secs(self.desk.config.commit_every as u64)
     }
 
     fn is_due(&self) -> bool {
         let partial = self.marker.is_some_and(|m| m.partial.is_some());
-        let waited = self.queue.len() >= self.desk.config.commit_every || Instant::now() >= self.due_at();
+        let waited = self.queue.len() >= self.desk.config.commit_every || clock::monotonic() >= self.due_at();
         !self.queue.is_empty() && (waited || partial || self.desk.is_draining())
     }
 
@@ -163,7 +163,7 @@ impl LoggedCommitter {
         }
         self.desk.caught_up();
         self.desk.report_committed(until);
-        self.since = Instant::now();
+        self.since = clock::monotonic();
         Ok(())
     }
 

@@ -41,5 +41,9 @@ pub mod transaction;
 pub use error::ConnectorError;
 
 #[cfg(test)]
+#[path = "tests/simulated_target.rs"]
+pub mod simulated_target;
+
+#[cfg(test)]
 #[path = "tests/postgres_server.rs"]
 mod postgres_server;

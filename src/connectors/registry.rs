@@ -25,6 +25,8 @@ const SINKS: &[(ConnectorSpec, OpenTarget)] = &[
     (files_sink::SPEC, |s, c| Ok(Target::Logged(Box::new(files_sink::FilesTarget::open(s, c)?)))),
     (postgres_options::SPEC, postgres_sink::open),
     (blackhole::SPEC, |s, _| Ok(Target::Logged(Box::new(blackhole::Blackhole::open(s)?)))),
+    #[cfg(test)]
+    (super::simulated_target::SPEC, super::simulated_target::open),
 ];
 
 /// What a target may know of where it is opened.

@@ -49,6 +49,13 @@ pub struct SealedPart {
     pub end: u64,
     /// Rows in it.
     pub rows: u64,
+    /// How many promises before it were not released, and begin where it does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub covers: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl SealedPart {
@@ -80,7 +87,7 @@ impl LogPiece<'_> {
     /// Where it is in a log called `log`, behind `before`.
     pub fn placed(&self, before: &[LogPiece<'_>], log: String) -> SealedPart {
         let start = Self::bytes(before);
-        SealedPart { file: log, start, end: start + self.length(), rows: self.part.rows }
+        SealedPart { file: log, start, end: start + self.length(), rows: self.part.rows, covers: 0 }
     }
 
     /// The log that `pieces` make.
@@ -112,7 +119,10 @@ impl SinkLog {
     /// Opens the log in `dir` and removes files that no handle of the restored checkpoint names.
     /// No writer or reader of an earlier opening may be alive.
     pub fn open(dir: &Path, restored: &[CommitHandle]) -> io::Result<Arc<Self>> {
-        fs::create_dir_all(dir)?;
+        if !dir.is_dir() {
+            fs::create_dir_all(dir)?;
+            durable::sync_dir(durable::parent(dir))?;
+        }
         let mut files: HashMap<String, FileUse> = HashMap::new();
         for handle in restored {
             files.entry(SealedPart::of(handle)?.file).or_default().waiting += 1;
@@ -148,6 +158,7 @@ impl SinkLog {
             pending_rows: 0,
             open: None,
             last: None,
+            covers: 0,
         }
     }
 
@@ -162,7 +173,7 @@ impl SinkLog {
     pub fn committed(&self, handles: &[CommitHandle]) -> io::Result<()> {
         for handle in handles {
             let part = SealedPart::of(handle)?;
-            self.release(&part.file, |file| file.waiting = file.waiting.saturating_sub(1));
+            self.release(&part.file, |file| file.waiting = file.waiting.saturating_sub(1 + part.covers));
         }
         Ok(())
     }
@@ -219,10 +230,15 @@ impl SinkLog {
     fn create(&self, stem: &str) -> io::Result<OpenFile> {
         for number in 0u64.. {
             let name = format!("{stem}-{number}.log");
+            // One that a restored handle names was delivered if it is gone. What is released under that
+            // name must not be of ours.
+            if self.files.lock().contains_key(&name) {
+                continue;
+            }
             match File::options().write(true).create_new(true).open(self.dir.join(&name)) {
                 Ok(mut file) => {
                     file.write_all(MAGIC)?;
-                    File::open(&self.dir)?.sync_all()?;
+                    durable::sync_dir(&self.dir)?;
                     self.files.lock().insert(name.clone(), FileUse { open: true, waiting: 0 });
                     let file = BufWriter::with_capacity(1 << 18, file);
                     let length = MAGIC.len() as u64;
@@ -260,6 +276,8 @@ pub struct SinkLogWriter {
     open: Option<OpenFile>,
     /// The part that was sealed last, until it is known whether it is released.
     last: Option<SealedPart>,
+    /// Promises that were not released, since the last one that was.
+    covers: usize,
 }
 
 impl SinkLogWriter {
@@ -280,9 +298,9 @@ impl SinkLogWriter {
         self.write_frame()?;
         let Some(open) = self.open.as_mut().filter(|open| open.rows > 0) else { return Ok(None) };
         open.file.flush()?;
-        open.file.get_ref().sync_data()?;
-        let part =
-            SealedPart { file: open.name.clone(), start: open.sealed, end: open.length, rows: open.rows };
+        durable::sync_file(open.file.get_ref())?;
+        let (file, covers) = (open.name.clone(), self.covers);
+        let part = SealedPart { file, start: open.sealed, end: open.length, rows: open.rows, covers };
         (open.sealed, open.rows) = (open.length, 0);
         self.log.release(&part.file, |file| file.waiting += 1);
         let payload = serde_json::to_string(&part)?;
@@ -292,7 +310,11 @@ impl SinkLogWriter {
 
     /// What was sealed last is released with its checkpoint: a file that is long enough ends there.
     pub fn confirm(&mut self) {
-        if self.last.take().is_some() && self.is_long() {
+        let sealed = self.last.take().is_some();
+        if sealed {
+            self.covers = 0;
+        }
+        if sealed && self.is_long() {
             self.close();
         }
     }
@@ -301,11 +323,12 @@ impl SinkLogWriter {
         self.open.as_ref().is_some_and(|open| open.length >= ROLL_BYTES && open.rows == 0)
     }
 
-    /// What was sealed last is not released: the next part holds it too.
+    /// What was sealed last is not released: the next part holds it too. Until that is delivered, the
+    /// checkpoint that names it may be restored.
     pub fn take_back(&mut self) {
         if let (Some(part), Some(open)) = (self.last.take(), &mut self.open) {
             (open.sealed, open.rows) = (part.start, open.rows + part.rows);
-            self.log.release(&part.file, |file| file.waiting = file.waiting.saturating_sub(1));
+            self.covers += 1;
         }
     }
 

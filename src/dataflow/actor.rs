@@ -20,8 +20,10 @@ use super::overtake::Overtake;
 use super::room::Room;
 use super::start::Start;
 use crate::checkpoint::participant::{ActorReport, BarrierTimes, ChannelState, Sealed};
+use crate::clock;
 use crate::failpoint;
 use crate::stream::{ActorId, Barrier, ChangeBatch, Epoch, Message, VnodeSet, Watermark};
+use crate::work;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -210,9 +212,9 @@ impl Actor {
         if self.start.is_some() && !self.begin()? {
             return Ok(Turn::Idle(None));
         }
-        let begun = Instant::now();
-        for _ in 0..TURN_STEPS_MAX {
-            if begun.elapsed() > TURN_TIME_MAX {
+        let begun = clock::monotonic();
+        for _ in 0..work::bound(TURN_STEPS_MAX) {
+            if clock::monotonic() - begun > TURN_TIME_MAX {
                 break;
             }
             self.report_unaligned();

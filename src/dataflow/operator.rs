@@ -31,6 +31,7 @@ use super::fill::Keyed;
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::state::store::StateRead;
 use crate::stream::{Barrier, BarrierKind, ChangeBatch, Epoch, VnodeSet, Watermark};
+use crate::work;
 use arrow::error::ArrowError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,13 +84,13 @@ impl Output {
     /// Whether the operator should return [`Progress::More`] if it has more to say. An operator
     /// may overshoot by one batch.
     pub fn is_full(&self) -> bool {
-        self.rows >= OUTPUT_ROWS_MAX || self.bytes >= OUTPUT_BYTES_MAX
+        self.rows >= work::bound(OUTPUT_ROWS_MAX) || self.bytes >= OUTPUT_BYTES_MAX
     }
 
     /// How many rows it still takes before it is full, if they are as long as those of its
     /// operator's last batch. At least one: an operator that was not told to stop goes on.
     pub fn room(&self) -> usize {
-        let by_rows = OUTPUT_ROWS_MAX.saturating_sub(self.rows);
+        let by_rows = work::bound(OUTPUT_ROWS_MAX).saturating_sub(self.rows);
         let left = OUTPUT_BYTES_MAX.saturating_sub(self.bytes);
         let by_bytes = left.checked_div(self.row_bytes).unwrap_or(FIRST_ROWS);
         by_rows.min(by_bytes).max(1)

@@ -3,22 +3,18 @@
 use super::actor::{Actor, ActorEvents, Turn};
 use super::exchange::{ActorSignal, WorkerSignal};
 use super::operator::OperatorError;
+pub use crate::clock::now_us as clock_us;
 use crate::failpoint;
 use crate::threads::ThreadKind;
+use crate::work::{self, Step, Thread, Work};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How long a worker without work sleeps at most.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
-
-/// Microseconds since 1970, by the machine's clock.
-pub fn clock_us() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
-}
 
 struct WorkerShared {
     signal: Arc<WorkerSignal>,
@@ -37,7 +33,7 @@ struct WorkerShared {
 /// A handle to a worker thread. Dropping it stops the thread and its actors where they are.
 pub struct Worker {
     shared: Arc<WorkerShared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Thread>,
 }
 
 impl Worker {
@@ -52,12 +48,14 @@ impl Worker {
             memory: AtomicUsize::new(0),
             filling: Mutex::default(),
         });
-        let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name(format!("weir-worker-{index}"))
-            .stack_size(crate::config::STACK_BYTES)
-            .spawn(move || run(&of_thread, &*events))?;
-        Ok(Worker { shared, thread: Mutex::new(Some(thread)) })
+        let spec = work::Spec {
+            name: format!("weir-worker-{index}"),
+            kind: Some(ThreadKind::Stream),
+            stack_bytes: Some(crate::config::STACK_BYTES),
+        };
+        let seats = Seats { shared: Arc::clone(&shared), events, seats: Vec::new(), measured_us: 0 };
+        let thread = work::start(spec, seats)?;
+        Ok(Worker { shared, thread: Mutex::new(thread) })
     }
 
     /// A signal for an actor that will run here.
@@ -84,10 +82,7 @@ impl Worker {
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.signal.notify();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.thread().id() != std::thread::current().id()
-            && thread.join().is_err()
-        {
+        if !self.thread.lock().join() {
             tracing::error!("worker panicked");
         }
     }
@@ -122,21 +117,34 @@ struct Seat {
     wake_us: Option<i64>,
 }
 
-fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
-    ThreadKind::Stream.apply();
-    let mut seats: Vec<Seat> = Vec::new();
-    let mut measured_us = 0;
-    while !shared.stop.load(Ordering::Acquire) {
-        let known = seats.len();
-        seats.extend(shared.arriving.lock().drain(..).map(|actor| Seat { actor, busy: true, wake_us: None }));
-        if seats.len() > known {
-            measured_us = 0;
+/// A worker's thread: its actors, each with its seat.
+struct Seats {
+    shared: Arc<WorkerShared>,
+    events: Arc<dyn ActorEvents>,
+
+    seats: Vec<Seat>,
+    measured_us: i64,
+}
+
+impl Work for Seats {
+    fn step(&mut self) -> Step {
+        if self.shared.stop.load(Ordering::Acquire) {
+            return Step::Ended;
         }
-        let roused = shared.rouse.swap(false, Ordering::AcqRel);
-        let mut busy = false;
+        let roused = self.shared.rouse.swap(false, Ordering::AcqRel);
+        let arriving = self.shared.arriving.lock().drain(..).collect::<Vec<_>>();
+        if !arriving.is_empty() {
+            self.measured_us = 0;
+            self.seats.extend(arriving.into_iter().map(|actor| Seat { actor, busy: true, wake_us: None }));
+        }
+        let (mut busy, mut ended) = (false, false);
         let mut wake_us: Option<i64> = None;
-        let mut ended = false;
-        for seat in &mut seats {
+        for seat in &mut self.seats {
+            #[cfg(test)]
+            if work::testing::rests(seat.actor.id.0) {
+                busy = true;
+                continue;
+            }
             let now_us = clock_us();
             let due = seat.wake_us.is_some_and(|t| t <= now_us);
             if seat.actor.signal.take() || seat.busy || due || roused {
@@ -146,8 +154,8 @@ fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
                     Ok(Turn::Ended) => (ended, seat.busy, seat.wake_us) = (true, false, Some(i64::MIN)),
                     Err(error) => {
                         // The whole dataflow goes back to its last checkpoint; nothing here runs on.
-                        events.failed(seat.actor.id, seat.actor.job, error);
-                        return;
+                        self.events.failed(seat.actor.id, seat.actor.job, error);
+                        return Step::Ended;
                     }
                 }
             }
@@ -155,16 +163,18 @@ fn run(shared: &WorkerShared, events: &dyn ActorEvents) {
             wake_us = [wake_us, seat.wake_us].into_iter().flatten().min();
         }
         if ended {
-            seats.retain(|s| s.wake_us != Some(i64::MIN));
-            continue;
+            self.seats.retain(|s| s.wake_us != Some(i64::MIN));
+            return Step::More;
         }
-        measured_us = look_at_memory(shared, &mut seats, measured_us);
-        if !busy {
-            let sleep = wake_us.map_or(SLEEP_MAX, |t| {
-                Duration::from_micros(t.saturating_sub(clock_us()).max(0) as u64).min(SLEEP_MAX)
-            });
-            shared.signal.wait(sleep);
-        }
+        self.measured_us = look_at_memory(&self.shared, &mut self.seats, self.measured_us);
+        if busy { Step::More } else { Step::Idle(wake_us) }
+    }
+
+    fn wait(&mut self, until_us: Option<i64>) {
+        let sleep = until_us.map_or(SLEEP_MAX, |t| {
+            Duration::from_micros(t.saturating_sub(clock_us()).max(0) as u64).min(SLEEP_MAX)
+        });
+        self.shared.signal.wait(sleep);
     }
 }
 

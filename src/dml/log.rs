@@ -25,6 +25,7 @@ use crate::failpoint;
 use crate::state::durable::{damaged, in_file, sync_dir};
 use crate::state::frame::{FrameWriter, Frames, PAYLOAD_MAX};
 use crate::stream::ChangeBatch;
+use crate::work::{self, Step, Thread, Work};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -32,7 +33,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::thread::JoinHandle;
 use tokio::sync::{oneshot, watch};
 use weir_catalog::ObjectId;
 
@@ -116,7 +116,7 @@ struct Shared {
 pub struct DmlLog {
     shared: Arc<Shared>,
     requests: Option<mpsc::Sender<Request>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
 }
 
 impl DmlLog {
@@ -150,10 +150,9 @@ impl DmlLog {
             file_bytes: AtomicU64::new(FILE_BYTES),
         });
         let (requests, queue) = mpsc::channel();
-        let group = Committer { shared: shared.clone(), writer };
-        let thread =
-            std::thread::Builder::new().name("weir-dml".to_owned()).spawn(move || group.run(&queue))?;
-        Ok(Arc::new(DmlLog { shared, requests: Some(requests), thread: Some(thread) }))
+        let group = Committer { queue, shared: shared.clone(), writer, received: None };
+        let thread = work::start(work::Spec::named("weir-dml"), group)?;
+        Ok(Arc::new(DmlLog { shared, requests: Some(requests), thread }))
     }
 
     /// The position of the newest durable transaction.
@@ -292,9 +291,7 @@ impl DmlLog {
 impl Drop for DmlLog {
     fn drop(&mut self) {
         self.requests = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        if !self.thread.join() {
             tracing::error!("DML log's thread panicked");
         }
     }
@@ -374,26 +371,41 @@ fn taken_back() -> io::Error {
 
 /// The thread that appends.
 struct Committer {
+    queue: mpsc::Receiver<Request>,
     shared: Arc<Shared>,
     writer: FrameWriter,
+
+    /// Received while it waited.
+    received: Option<Request>,
+}
+
+impl Work for Committer {
+    fn step(&mut self) -> Step {
+        let first = match self.received.take().map_or_else(|| self.queue.try_recv(), Ok) {
+            Ok(first) => first,
+            Err(mpsc::TryRecvError::Empty) => return Step::Idle(None),
+            Err(mpsc::TryRecvError::Disconnected) => return Step::Ended,
+        };
+        let mut bytes = first.encoded.len();
+        let mut group = vec![first];
+        while bytes < GROUP_BYTES
+            && let Ok(request) = self.queue.try_recv()
+        {
+            bytes += request.encoded.len();
+            group.push(request);
+        }
+        self.commit(group);
+        self.rotate();
+        Step::More
+    }
+
+    fn wait(&mut self, _: Option<i64>) {
+        // That nobody is left to send anything is found by the next step.
+        self.received = self.queue.recv().ok();
+    }
 }
 
 impl Committer {
-    fn run(mut self, queue: &mpsc::Receiver<Request>) {
-        while let Ok(first) = queue.recv() {
-            let mut bytes = first.encoded.len();
-            let mut group = vec![first];
-            while bytes < GROUP_BYTES
-                && let Ok(request) = queue.try_recv()
-            {
-                bytes += request.encoded.len();
-                group.push(request);
-            }
-            self.commit(group);
-            self.rotate();
-        }
-    }
-
     /// One frame and one fsync for the whole group; all of it, or nothing.
     fn commit(&mut self, mut group: Vec<Request>) {
         let failures = self.shared.memory.lock().failures;

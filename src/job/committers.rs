@@ -6,14 +6,15 @@ use super::pause::LogLimit;
 use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{CheckpointContents, CoordinatorHandle, Message};
 use crate::checkpoint::participant::CommitHandle;
+use crate::clock;
 use crate::connectors::committer::{CommitterConfig, CommitterEvent, CommitterHandle};
 use crate::connectors::registry::{self, SinkContext};
 use crate::connectors::sink::Target;
-use crate::dataflow::worker::clock_us;
 use crate::state::data_dir::DataDir;
 use crate::stream::Epoch;
+use crate::work;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_catalog::system::facts::{DeliveryState, TransactionFact};
@@ -49,7 +50,7 @@ pub async fn check(data_dir: &DataDir, object: &Object) -> Result<Option<String>
         ObjectBody::Source(source) => {
             let source = source.clone();
             let name = object.name.name.clone();
-            let opened = tokio::task::spawn_blocking(move || registry::open_source(&source)?.check(&name));
+            let opened = work::blocking(move || registry::open_source(&source)?.check(&name));
             let checked = opened.await.map_err(|e| JobError::internal(format!("check failed: {e}")))?;
             checked.map(|()| None).map_err(JobError::from_client)
         }
@@ -90,7 +91,7 @@ pub struct Committers {
     runtime: tokio::runtime::Handle,
     limit: LogLimit,
 
-    running: Mutex<HashMap<ObjectId, Running>>,
+    running: Mutex<BTreeMap<ObjectId, Running>>,
     /// What the newest complete checkpoint promises.
     promised: Mutex<(Epoch, Vec<CommitHandle>)>,
     status: Arc<Statuses>,
@@ -182,7 +183,7 @@ impl Committers {
                 status.lock().entry(sink).or_default().degraded = degraded;
             }
             CommitterEvent::Transaction(mut fact) => {
-                fact.changed_at_us = clock_us();
+                fact.changed_at_us = clock::now_us();
                 transactions.lock().note(fact);
             }
             CommitterEvent::Recovered { sink } => note(&status, sink, DeliveryState::Running, None),
@@ -274,19 +275,17 @@ impl Committers {
 
     /// Ends all of them; after `drain`ing what is durable, if there is patience for it. Returns those
     /// that were not drained then.
-    pub fn stop(&self, drain: bool) -> Vec<ObjectId> {
-        let running: Vec<_> = self.running.lock().drain().collect();
-        self.runtime.block_on(async {
-            let mut left = Vec::new();
-            for (sink, committer) in running {
-                if drain && !committer.handle.drain(DRAIN_PATIENCE).await {
-                    tracing::warn!(%sink, "sink is not fully delivered; its log is kept");
-                    left.push(sink);
-                }
-                committer.handle.stop().await;
+    pub async fn stop(&self, drain: bool) -> Vec<ObjectId> {
+        let running = std::mem::take(&mut *self.running.lock());
+        let mut left = Vec::new();
+        for (sink, committer) in running {
+            if drain && !committer.handle.drain(DRAIN_PATIENCE).await {
+                tracing::warn!(%sink, "sink is not fully delivered; its log is kept");
+                left.push(sink);
             }
-            left
-        })
+            committer.handle.stop().await;
+        }
+        left
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) async fn create(
     let Some(incarnation) = incarnation else { return Ok(()) };
     crate::failpoint::hit("create.logged").map_err(|e| JobError::internal(e.to_string()))?;
     let filled = tokio::select! {
+        biased;
         filled = fill(lasting, &incarnation, &object, plan) => filled,
         () = cancel.cancelled() => Err(cancelled()),
     };

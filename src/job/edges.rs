@@ -12,6 +12,7 @@ use crate::dataflow::dispatch;
 use crate::dataflow::exchange::{Edge, Routing, Sender};
 use crate::dataflow::operator::{OperatorError, Restored};
 use crate::stream::{ActorId, Message};
+use crate::work;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use weir_catalog::{JobId, ObjectId};
@@ -24,26 +25,19 @@ pub fn inject(control: Sender) -> Inject {
 
 /// Every actor takes up its state, or that it has some, several at a time.
 pub fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Result<(), JobError> {
-    let results: Vec<Result<(), OperatorError>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = actors
-            .iter_mut()
-            .map(|new| {
-                scope.spawn(|| {
-                    let restored = Restored {
-                        state: &restored.state,
-                        vnodes: &new.vnodes,
-                        offsets: &restored.offsets,
-                        epoch: restored.epoch,
-                    };
-                    new.actor.chain_mut().restore(&restored)
-                })
-            })
-            .collect();
-        let panicked = || Err(OperatorError::Internal("restoring panicked".to_owned()));
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
-    });
-    results
+    let restore = |new: &mut NewActor| {
+        let restored = Restored {
+            state: &restored.state,
+            vnodes: &new.vnodes,
+            offsets: &restored.offsets,
+            epoch: restored.epoch,
+        };
+        new.actor.chain_mut().restore(&restored)
+    };
+    let panicked = |_| Err(OperatorError::Internal("restoring panicked".to_owned()));
+    work::each(actors, restore)
         .into_iter()
+        .map(|result| result.unwrap_or_else(panicked))
         .collect::<Result<(), _>>()
         .map_err(|e| JobError::internal(format!("could not restore: {e}")))
 }

@@ -18,6 +18,7 @@ use crate::checkpoint::decide::Settings;
 use crate::checkpoint::history::History;
 use crate::checkpoint::staged;
 use crate::checkpoint::storage::{self, CheckpointStorage};
+use crate::clock;
 use crate::config::{Config, DatabaseConfig};
 use crate::dml::log::DmlLog;
 use crate::state::backend::{Backend, BackendMemory};
@@ -26,6 +27,7 @@ use crate::state::data_dir::{DataDir, EpochBlocks};
 use crate::state::rocks::RocksMemory;
 use crate::state::store::StateStore;
 use crate::stream::Epoch;
+use crate::work::{self, Thread};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use weir_catalog::log::CatalogLog;
@@ -325,9 +327,10 @@ impl Lasting {
     }
 
     /// Ends the dataflow, after its sinks' targets took what is durable.
-    pub fn stop(&self) {
-        if let Some(incarnation) = self.set_incarnation(None) {
-            incarnation.end(true);
+    pub async fn stop(&self) -> Result<(), JobError> {
+        match self.set_incarnation(None) {
+            Some(incarnation) => incarnation.end(true).await.map(drop),
+            None => Ok(()),
         }
     }
 
@@ -358,7 +361,7 @@ pub struct Incarnation {
     /// Fingerprints of the stateful operators of each job, for manifests.
     pub fingerprints: Fingerprints,
     /// The coordinator's thread.
-    pub coordinator_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    pub coordinator_thread: Mutex<Option<Thread>>,
 }
 
 impl Incarnation {
@@ -381,11 +384,12 @@ impl Incarnation {
             }
             // Each tick lets it read on; a restart ends the wait by an error here.
             tokio::select! {
+                biased;
                 changed = filling.changed() => {
                     changed.map_err(|_| JobError::interrupted("the server is stopping"))?;
                 }
                 tick = async {
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    clock::sleep(std::time::Duration::from_millis(500)).await;
                     coordinator.ask(Message::Tick).await
                 } => {
                     tick.map_err(|e| JobError::interrupted(&e))?;
@@ -410,16 +414,29 @@ impl Incarnation {
 
     /// Ends it: committers (after `drain`ing them), coordinator, workers. Returns the sinks that were not
     /// drained.
-    pub fn end(&self, drain: bool) -> Vec<ObjectId> {
-        let left = self.committers.stop(drain);
+    pub async fn end(self: &Arc<Self>, drain: bool) -> Result<Vec<ObjectId>, JobError> {
+        let left = self.committers.stop(drain).await;
+        let incarnation = Arc::clone(self);
+        let ended = work::blocking(move || incarnation.end_threads()).await;
+        ended.map_err(|e| JobError::internal(format!("could not end the dataflow: {e}")))?;
+        Ok(left)
+    }
+
+    fn end_threads(&self) {
         self.running.coordinator().send(Message::Stop);
-        if let Some(thread) = self.coordinator_thread.lock().take()
-            && thread.thread().id() != std::thread::current().id()
-            && thread.join().is_err()
+        let thread = self.coordinator_thread.lock().take();
+        if let Some(mut thread) = thread
+            && !thread.join()
         {
             tracing::error!("coordinator panicked");
         }
         self.running.stop();
-        left
+    }
+}
+
+impl Drop for Incarnation {
+    fn drop(&mut self) {
+        // One that was put together in part ends as well: its threads keep each other.
+        self.running.coordinator().send(Message::Stop);
     }
 }

@@ -10,11 +10,11 @@
 
 use super::manager::JobError;
 use super::tail::SinkLogs;
+use crate::clock;
 use crate::connectors::registry::{self, SinkContext};
 use crate::connectors::retry::Backoff;
 use crate::connectors::sink::Target;
 use crate::connectors::transaction::TransactionName;
-use crate::dataflow::worker::clock_us;
 use crate::state::data_dir::DataDir;
 use crate::state::durable::write_atomically;
 use parking_lot::Mutex;
@@ -91,7 +91,7 @@ impl Leftovers {
                 }
             }
             drop(leftovers);
-            tokio::time::sleep(backoff.wait()).await;
+            clock::sleep(backoff.wait()).await;
         }
     }
 
@@ -166,7 +166,7 @@ impl Leftovers {
             epoch: 0,
             actor: None,
             chunk: None,
-            changed_at_us: clock_us(),
+            changed_at_us: clock::now_us(),
             note: Some(match reason {
                 Some(reason) => format!("the sink is dropped; what it left is not rolled back yet: {reason}"),
                 None => "the sink is dropped; what it left is being rolled back".to_owned(),

@@ -9,9 +9,11 @@ use super::incarnation::{Incarnation, Lasting};
 use crate::checkpoint::coordinator::Message;
 pub use crate::checkpoint::coordinator::Visible;
 use crate::checkpoint::history::History;
+use crate::clock;
 use crate::dml::log::DmlLog;
 pub use crate::operators::source::SourceCounts;
 use crate::stream::Epoch;
+use crate::work;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weir_catalog::system::facts::{JobFact, SplitFact, TransactionFact};
@@ -157,7 +159,7 @@ impl Database {
         binding: Binding,
     ) -> Result<Arc<Database>, JobError> {
         let arrives = config.restore.clone();
-        let lasting = tokio::task::spawn_blocking(move || Lasting::open(config, binding))
+        let lasting = work::blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
         if let Some(url) = arrives {
@@ -286,8 +288,8 @@ impl Database {
             return Err(JobError::degraded(&reason));
         }
         let reached = visible.wait_for(|v| v.dml_position >= dml_position);
-        match tokio::time::timeout(std::time::Duration::from_secs(60), reached).await {
-            Ok(Ok(_)) => Ok(()),
+        match clock::timeout(std::time::Duration::from_secs(60), reached).await {
+            Some(Ok(_)) => Ok(()),
             _ => Err(asked
                 .err()
                 .unwrap_or_else(|| JobError::internal("a logged change did not become visible"))),
@@ -353,9 +355,7 @@ impl Database {
             Some(_) => Ok(Epoch::ZERO),
             None => self.checkpoint().await,
         };
-        let lasting = Arc::clone(&self.lasting);
-        let ended = tokio::task::spawn_blocking(move || lasting.stop()).await;
-        ended.map_err(|e| JobError::internal(format!("shutdown failed: {e}")))?;
+        self.lasting.stop().await?;
         last.map(drop)
     }
 
@@ -423,7 +423,7 @@ impl Database {
 
     /// Microseconds since 1970, as checkpoints are dated.
     pub fn now_us(&self) -> i64 {
-        crate::dataflow::worker::clock_us()
+        clock::now_us()
     }
 
     /// `checkpoint.interval` as it is set now.

@@ -4,6 +4,7 @@
 use super::incarnation::Incarnation;
 use crate::allocator;
 use crate::checkpoint::coordinator::Message;
+use crate::clock;
 use crate::state::budget::{Budget, held_bytes};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -42,6 +43,6 @@ pub async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
             asked = Some(Instant::now());
         }
         drop(incarnation);
-        tokio::time::sleep(LOOK_PAUSE).await;
+        clock::sleep(LOOK_PAUSE).await;
     }
 }

@@ -41,3 +41,7 @@ mod savepoint;
 mod storing;
 mod tail;
 mod takeover;
+
+#[cfg(test)]
+#[path = "tests/simulation.rs"]
+mod simulation;

@@ -21,9 +21,9 @@ use crate::checkpoint::participant::{CommitHandle, Offset, OffsetKey};
 use crate::checkpoint::savepoint::{SavedFile, Savepoint, SavepointDir};
 use crate::checkpoint::staged;
 use crate::checkpoint::transfer::Cancel;
+use crate::clock;
 use crate::connectors::registry;
 use crate::connectors::sink_log::SealedPart;
-use crate::dataflow::worker::clock_us;
 use crate::failpoint;
 use crate::state::durable::{in_file, sync_dir};
 use crate::state::entries::read_entries;
@@ -347,7 +347,7 @@ pub(super) fn switch(lasting: &Lasting, savepoint: &Savepoint, prepared: Prepare
         unaligned: false,
         handles,
         files,
-        completed_at_us: clock_us(),
+        completed_at_us: clock::now_us(),
         savepoint: Some(savepoint.epoch),
     };
     let storage = lasting.storage.lock();

@@ -84,7 +84,7 @@ async fn replace(
 ) -> Result<Option<Replacing>, JobError> {
     let targets = targets.in_incarnation(&incarnation);
     let lasting = Arc::clone(lasting);
-    let replaced = tokio::task::spawn_blocking(move || {
+    let replaced = crate::work::blocking(move || {
         let next = Arc::new(next);
         let parallelism = parallelism(&lasting, &next);
         let specs =

@@ -12,9 +12,10 @@ use super::memory;
 use super::restart_policy::Verdict;
 use super::restore::{Prepared, prepare};
 use crate::checkpoint::coordinator::Message;
-use crate::dataflow::worker::clock_us;
+use crate::clock;
 use crate::state::budget::Budget;
 use crate::threads::ThreadKind;
+use crate::work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_catalog::system::facts::RecoveryFact;
@@ -86,8 +87,7 @@ async fn replace(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
 
 async fn end(lasting: &Arc<Lasting>) -> Result<(), JobError> {
     if let Some(old) = lasting.set_incarnation(None) {
-        let ended = tokio::task::spawn_blocking(move || old.end(false)).await;
-        ended.map_err(|e| JobError::internal(format!("could not end the dataflow: {e}")))?;
+        old.end(false).await?;
     }
     lasting.sink_logs.close();
     Ok(())
@@ -115,10 +115,10 @@ async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
             wait_for_space(&lasting, &reason, life).await;
             Verdict::Again(Duration::ZERO)
         } else {
-            lasting.failed(clock_us())
+            lasting.failed(clock::now_us())
         };
         if let Verdict::Again(pause) = verdict {
-            tokio::time::sleep(pause).await;
+            clock::sleep(pause).await;
         }
         let _restarting = lasting.restart_lock.lock().await;
         if lasting.life() != life {
@@ -153,7 +153,7 @@ async fn wait_for_space(lasting: &Arc<Lasting>, reason: &str, life: u64) {
     tracing::error!(reason, "the disk is full: the dataflow waits for space");
     lasting.set_disk_full(Some(reason.to_owned()));
     loop {
-        tokio::time::sleep(SPACE_PAUSE).await;
+        clock::sleep(SPACE_PAUSE).await;
         let free = lasting.data_dir.free_bytes().unwrap_or(0);
         if free >= SPACE_BYTES || lasting.life() != life {
             lasting.set_disk_full(None);
@@ -165,7 +165,7 @@ async fn wait_for_space(lasting: &Arc<Lasting>, reason: &str, life: u64) {
 /// Starts a dataflow, and notes how that went.
 async fn begin(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
     let mut fact =
-        RecoveryFact { started_at_us: clock_us(), reason: reason.to_owned(), ..RecoveryFact::default() };
+        RecoveryFact { started_at_us: clock::now_us(), reason: reason.to_owned(), ..RecoveryFact::default() };
     let started = Instant::now();
     let begun = begin_with(lasting, &mut fact).await;
     fact.total_us = us(started.elapsed());
@@ -194,7 +194,7 @@ fn us(duration: Duration) -> u64 {
 async fn begin_with(lasting: &Arc<Lasting>, fact: &mut RecoveryFact) -> Result<(), JobError> {
     let of_thread = Arc::clone(lasting);
     let runtime = tokio::runtime::Handle::current();
-    let prepared = tokio::task::spawn_blocking(move || {
+    let prepared = work::blocking(move || {
         let _entered = runtime.enter();
         // The store's own threads are started here.
         ThreadKind::Stream.apply();
@@ -217,8 +217,7 @@ async fn begin_with(lasting: &Arc<Lasting>, fact: &mut RecoveryFact) -> Result<(
         fact.replay_us = us(waiting.elapsed());
     }
     if let Err(reason) = visible {
-        let failed = Arc::clone(&incarnation);
-        let _ = tokio::task::spawn_blocking(move || failed.end(false)).await;
+        incarnation.end(false).await?;
         return Err(JobError::interrupted(&reason));
     }
     let delivers = |o: &&Arc<Object>| matches!(o.state, ObjectState::Created | ObjectState::Paused);

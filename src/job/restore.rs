@@ -19,9 +19,9 @@ use crate::checkpoint::channel;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Start};
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::participant::{ChannelState, CommitHandle};
+use crate::clock;
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::channel_bytes;
-use crate::dataflow::worker::clock_us;
 use crate::state::StateError;
 use crate::state::apply::ApplyHandle;
 use crate::state::budget::Budget;
@@ -319,6 +319,7 @@ fn coordinator_start(
         settings: lasting.decide_settings(),
         last_epoch,
         restored_dml_position: manifest.map_or(0, |m| m.dml_position),
+        shown_from_dml_position: dml.position(),
         now_us: manifest.map_or(0, |m| m.now_us),
         handles,
         unaligned: manifest.is_some_and(|m| m.unaligned),
@@ -328,7 +329,7 @@ fn coordinator_start(
         moved,
         dml_position: Box::new(move || dml.position()),
         reserve: Box::new(move |epoch| epochs.lock().reserve(epoch)),
-        clock: Box::new(clock_us),
+        clock: Box::new(clock::now_us),
         restart: Box::new(move |reason| {
             if let Some(lasting) = of_restart.upgrade() {
                 runtime.spawn(replace_failed(lasting, reason, life));
@@ -386,12 +387,20 @@ pub fn plan(
     if object.kind() == weir_catalog::ObjectKind::Table {
         return Ok(None);
     }
-    let context = (lasting.binding)(Arc::clone(catalog));
-    weir_sql::binder::replan(object, &context).map(Some).map_err(|error| {
-        let mut error = JobError::from_client(error);
-        error.message = format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
-        error
-    })
+    let replan = || {
+        let context = (lasting.binding)(Arc::clone(catalog));
+        weir_sql::binder::replan(object, &context).map_err(|error| {
+            let mut error = JobError::from_client(error);
+            error.message =
+                format!("could not plan {} \"{}\": {}", object.kind(), object.name, error.message);
+            error
+        })
+    };
+    #[cfg(test)]
+    if crate::work::testing::is_simulated() {
+        return super::simulation::oracle::planned_once(object, catalog, replan).map(Some);
+    }
+    replan().map(Some)
 }
 
 /// An error where the operators that state was `stored` by are not those of a plan `now`.

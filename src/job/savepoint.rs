@@ -9,7 +9,7 @@
 //! What is read is the checkpoint that was made, not the live store: the data path does not wait, and
 //! retention leaves it alone. Cut off at any step, a savepoint does not exist, and the database goes on.
 
-use super::incarnation::{Incarnation, Lasting};
+use super::incarnation::Lasting;
 use super::manager::{Database, JobError};
 use crate::checkpoint::coordinator::Message;
 use crate::checkpoint::hold::Hold;
@@ -17,8 +17,8 @@ use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::participant::CommitHandle;
 use crate::checkpoint::savepoint::{FORMAT, SavedFile, SavedLog, Savepoint, SavepointDir, parse_url};
 use crate::checkpoint::transfer::Cancel;
+use crate::clock;
 use crate::connectors::sink_log::{LogPiece, SealedPart};
-use crate::dataflow::worker::clock_us;
 use crate::failpoint;
 use crate::state::StateError;
 use crate::state::backend::Backend;
@@ -86,7 +86,7 @@ pub(super) fn of_storage(what: &str, error: &io::Error) -> JobError {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JobError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = crate::work::blocking(work).await;
     done.map_err(|e| JobError::internal(format!("a task failed: {e}")))
 }
 
@@ -221,7 +221,7 @@ fn try_export(lasting: &Lasting, dir: &SavepointDir, cut: &Cut, cancel: &Cancel)
         database: manifest.database,
         generation: manifest.generation,
         epoch: manifest.epoch,
-        taken_at_us: clock_us(),
+        taken_at_us: clock::now_us(),
         stopped: cut.stop,
         parallelism: lasting.settings().parallelism,
         backend: backend.name().to_owned(),
@@ -404,7 +404,7 @@ async fn end(lasting: &Arc<Lasting>, url: &str, life: u64) -> Result<Vec<String>
     lasting.log_changes(&[CatalogChange::Stop(Some(url.to_owned()))])?;
     lasting.set_incarnation(None);
     let of_end = Arc::clone(&incarnation);
-    let left: Vec<ObjectId> = blocking(move || Incarnation::end(&of_end, true)).await?;
+    let left: Vec<ObjectId> = of_end.end(true).await?;
     lasting.sink_logs.close();
     let catalog = lasting.catalog();
     let name =

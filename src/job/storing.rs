@@ -16,16 +16,16 @@ use crate::checkpoint::decide::Fault;
 use crate::checkpoint::manifest::{Manifest, ManifestJob};
 use crate::checkpoint::storage::{self, CheckpointStorage, Completed};
 use crate::checkpoint::transfer::Cancel;
-use crate::dataflow::worker::clock_us;
+use crate::clock;
 use crate::state::StateError;
-use crate::state::apply::{Applied, ApplyHandle, SealedEpoch};
+use crate::state::apply::{Applied, ApplyHandle, Published, SealedEpoch};
 use crate::state::writes::Writes;
 use crate::threads::ThreadKind;
+use crate::work::{self, Step, Thread, Work};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use weir_catalog::system::facts::CheckpointParts;
 use weir_catalog::{CatalogSnapshot, JobId, ObjectId, TableId};
 
@@ -103,7 +103,7 @@ impl ManifestFacts {
             // Filled in where the directory is read.
             format: 0,
             files: Vec::new(),
-            completed_at_us: clock_us(),
+            completed_at_us: clock::now_us(),
             savepoint: None,
         };
         drop(fingerprints);
@@ -139,7 +139,7 @@ pub struct Store {
     runtime: tokio::runtime::Handle,
     /// To the thread that stores; none once it is to end.
     making: Option<mpsc::Sender<Making>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
     cancel: Cancel,
 }
 
@@ -147,9 +147,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.making = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        if !self.thread.join() {
             tracing::error!("the thread that stores checkpoints panicked");
         }
     }
@@ -161,7 +159,7 @@ impl Store {
         let coordinator = self.coordinator.clone();
         self.runtime.spawn(async move {
             if let Ok(Err(error)) = applied.await {
-                coordinator.send(Message::Failed(format!("could not apply an epoch: {error}")));
+                coordinator.send(not_applied(&error.to_string()));
             }
         });
     }
@@ -186,14 +184,20 @@ impl Store {
         let (making, queue) = mpsc::channel();
         let storage = facts.storage.clone();
         let completed = facts.completed.clone();
-        let of_thread = coordinator.clone();
         let cancel = Cancel::default();
-        let of_store = cancel.clone();
-        let thread = std::thread::Builder::new()
-            .name("weir-checkpoint".to_owned())
-            .spawn(move || store_checkpoints(&queue, &of_thread, &facts, &of_store))?;
+        let maker = Maker {
+            queue,
+            coordinator: coordinator.clone(),
+            facts,
+            cancel: cancel.clone(),
+            published: apply.watch(),
+            making: None,
+            applied: None,
+        };
+        let spec = work::Spec { kind: Some(ThreadKind::Stream), ..work::Spec::named("weir-checkpoint") };
+        let thread = work::start(spec, maker)?;
         let runtime = tokio::runtime::Handle::current();
-        let (making, thread) = (Some(making), Some(thread));
+        let making = Some(making);
         Ok(Store {
             apply,
             coordinator,
@@ -254,38 +258,97 @@ impl EpochStore for Store {
     }
 }
 
-fn store_checkpoints(
-    queue: &mpsc::Receiver<Making>,
-    coordinator: &CoordinatorHandle,
-    facts: &ManifestFacts,
-    cancel: &Cancel,
-) {
-    ThreadKind::Stream.apply();
-    while let Ok(Making { contents, applied }) = queue.recv() {
+/// Makes the manifests of checkpoints whose directories are there.
+struct Maker {
+    queue: mpsc::Receiver<Making>,
+    coordinator: CoordinatorHandle,
+    facts: ManifestFacts,
+    cancel: Cancel,
+    /// What the state store has published.
+    published: watch::Receiver<Published>,
+
+    /// The one whose directory is being made.
+    making: Option<Making>,
+    /// How that went, heard while it waited.
+    applied: Option<Result<Applied, String>>,
+}
+
+fn not_applied(reason: &str) -> Message {
+    Message::Failed(format!("could not apply an epoch: {reason}"))
+}
+
+fn heard(outcome: Result<Result<Applied, StateError>, oneshot::error::RecvError>) -> Result<Applied, String> {
+    match outcome {
+        Ok(Ok(applied)) => Ok(applied),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("the state store has stopped".to_owned()),
+    }
+}
+
+impl Work for Maker {
+    fn step(&mut self) -> Step {
+        if self.making.is_none() {
+            self.making = match self.queue.try_recv() {
+                Ok(making) => Some(making),
+                Err(mpsc::TryRecvError::Empty) => return Step::Idle(None),
+                Err(mpsc::TryRecvError::Disconnected) => return Step::Ended,
+            };
+        }
+        let Some(mut making) = self.making.take() else { return Step::More };
+        let applied = self.applied.take().or_else(|| match making.applied.try_recv() {
+            Ok(outcome) => Some(heard(Ok(outcome))),
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err("the state store has stopped".to_owned())),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+        });
+        match applied {
+            Some(applied) => {
+                self.store(&making.contents, applied);
+                Step::More
+            }
+            None => {
+                self.making = Some(making);
+                Step::Idle(None)
+            }
+        }
+    }
+
+    fn wait(&mut self, _: Option<i64>) {
+        match &mut self.making {
+            Some(making) => {
+                self.applied = Some(heard(futures::executor::block_on(&mut making.applied)));
+            }
+            // That nobody is left to send anything is found by the next step.
+            None => self.making = self.queue.recv().ok(),
+        }
+    }
+}
+
+impl Maker {
+    fn store(&self, contents: &CheckpointContents, applied: Result<Applied, String>) {
         let epoch = contents.epoch;
-        let applied = match applied.blocking_recv() {
-            Ok(Ok(applied)) => Ok(applied),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the state store has stopped".to_owned()),
-        };
         let outcome = match applied {
-            Ok(applied) => facts
-                .store(&contents, applied, cancel)
+            Ok(applied) => self
+                .facts
+                .store(contents, applied, &self.cancel)
                 .map_err(|e| (Fault::Storage, format!("could not store it: {e}"))),
             Err(reason) => {
-                if let Err(error) = facts.storage.lock().abort(epoch) {
+                if let Err(error) = self.facts.storage.lock().abort(epoch) {
                     tracing::warn!(%epoch, %error, "could not clean up an aborted checkpoint");
+                }
+                if self.published.borrow().epoch < epoch {
+                    // Not the checkpoint failed, but the writes: the store may hold half of them.
+                    return self.coordinator.send(not_applied(&reason));
                 }
                 Err((Fault::Dataflow, reason))
             }
         };
         let stored = outcome.is_ok();
-        coordinator.send(match outcome {
+        self.coordinator.send(match outcome {
             Ok(stored) => Message::Durable(epoch, stored),
             Err((fault, reason)) => Message::CheckpointFailed(epoch, fault, reason),
         });
         if stored {
-            (facts.retain)();
+            (self.facts.retain)();
         }
     }
 }

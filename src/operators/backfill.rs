@@ -18,6 +18,7 @@ use crate::state::rows::KeyRange;
 use crate::state::store::full_key;
 use crate::state::table::TableLayout;
 use crate::stream::{Barrier, ChangeBatch, Epoch, Vnode, VnodeSet, Watermark};
+use crate::work;
 use arrow::array::BooleanArray;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -181,13 +182,14 @@ impl Operator for Backfill {
         }
         crate::failpoint::hit("backfill.chunk")?;
         let mut rows = 0;
-        while rows < CHUNK_ROWS && !out.is_full() {
+        let chunk_rows = work::bound(CHUNK_ROWS);
+        while rows < chunk_rows && !out.is_full() {
             let Position::Scanning { vnode, rest, later } =
                 std::mem::replace(&mut self.position, Position::Done)
             else {
                 break;
             };
-            let chunk = self.spec.layout.scan(&*state, &rest, CHUNK_ROWS.min(out.room()))?;
+            let chunk = self.spec.layout.scan(&*state, &rest, chunk_rows.min(out.room()))?;
             match chunk.next {
                 Some(rest) => self.position = Position::Scanning { vnode, rest, later },
                 None => self.next_vnode(later),

@@ -34,7 +34,7 @@ pub mod scan;
 mod sleep;
 pub mod snapshot;
 pub mod system;
-mod window;
+pub(crate) mod window;
 
 pub use binding::{Binding, Connectors};
 pub use error::ServeError;

@@ -17,10 +17,11 @@ use super::writes::{RunPool, Writes};
 use crate::failpoint;
 use crate::stream::Epoch;
 use crate::threads::ThreadKind;
+use crate::work::{self, Step, Thread, Work};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_catalog::TableId;
 
@@ -87,7 +88,7 @@ struct Request {
 pub struct ApplyHandle {
     requests: Option<mpsc::Sender<Request>>,
     published: watch::Receiver<Published>,
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
 }
 
 impl ApplyHandle {
@@ -114,10 +115,20 @@ impl ApplyHandle {
         let (publish, published) = watch::channel(first);
         let (requests, queue) = mpsc::channel(WAITING_MAX);
         let written = store.written();
-        let writer = Writer { store, publish, on_published, pool, changed_bytes: 0, written, failed: None };
-        let thread =
-            std::thread::Builder::new().name("weir-apply".to_owned()).spawn(move || writer.run(queue))?;
-        Ok(Self { requests: Some(requests), published, thread: Some(thread) })
+        let writer = Writer {
+            queue,
+            store,
+            publish,
+            on_published,
+            pool,
+            changed_bytes: 0,
+            written,
+            received: None,
+            failed: None,
+        };
+        let spec = work::Spec { kind: Some(ThreadKind::Stream), ..work::Spec::named("weir-apply") };
+        let thread = work::start(spec, writer)?;
+        Ok(Self { requests: Some(requests), published, thread })
     }
 
     /// Hands over an epoch; returns once there is room for it. The receiver tells when it is
@@ -158,15 +169,14 @@ impl ApplyHandle {
 impl Drop for ApplyHandle {
     fn drop(&mut self) {
         self.requests = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        if !self.thread.join() {
             tracing::error!("state writer panicked");
         }
     }
 }
 
 struct Writer {
+    queue: mpsc::Receiver<Request>,
     store: Box<dyn StateStore>,
     publish: watch::Sender<Published>,
     on_published: OnPublished,
@@ -175,17 +185,31 @@ struct Writer {
     changed_bytes: u64,
     /// As of the last checkpoint.
     written: WrittenBytes,
+
+    /// Received while it waited.
+    received: Option<Request>,
     failed: Option<String>,
 }
 
-impl Writer {
-    fn run(mut self, mut queue: mpsc::Receiver<Request>) {
-        ThreadKind::Stream.apply();
-        while let Some(Request { sealed, done }) = queue.blocking_recv() {
-            done(self.apply(sealed));
+impl Work for Writer {
+    fn step(&mut self) -> Step {
+        match self.received.take().map_or_else(|| self.queue.try_recv(), Ok) {
+            Ok(Request { sealed, done }) => {
+                done(self.apply(sealed));
+                Step::More
+            }
+            Err(TryRecvError::Empty) => Step::Idle(None),
+            Err(TryRecvError::Disconnected) => Step::Ended,
         }
     }
 
+    fn wait(&mut self, _: Option<i64>) {
+        // That nobody is left to send anything is found by the next step.
+        self.received = self.queue.blocking_recv();
+    }
+}
+
+impl Writer {
     fn apply(&mut self, sealed: SealedEpoch) -> Result<Applied, StateError> {
         if let Some(reason) = &self.failed {
             return Err(StateError::Store(format!("an epoch before could not be applied: {reason}")));

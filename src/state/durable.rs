@@ -10,7 +10,22 @@ use std::path::{Path, PathBuf};
 
 /// Makes the names in `dir` durable: what was created, renamed or removed there.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    failpoint::hit("disk.sync_dir")?;
+    #[cfg(test)]
+    if super::disk::sync_dir(dir)? {
+        return Ok(());
+    }
     File::open(dir)?.sync_all()
+}
+
+/// Makes what was written to `file` durable. After an error nobody knows what of it is.
+pub fn sync_file(file: &File) -> io::Result<()> {
+    failpoint::hit("disk.sync_file")?;
+    #[cfg(test)]
+    if super::disk::sync_file(file)? {
+        return Ok(());
+    }
+    file.sync_data()
 }
 
 /// Replaces the content of `path` durably. The fail points `<name>.before_rename` and
@@ -19,7 +34,7 @@ pub fn write_atomically(path: &Path, content: &[u8], name: &str) -> io::Result<(
     let beside = temporary(path);
     let mut file = File::create(&beside)?;
     file.write_all(content)?;
-    file.sync_all()?;
+    sync_file(&file)?;
     failpoint::hit(&format!("{name}.before_rename"))?;
     std::fs::rename(&beside, path)?;
     failpoint::hit(&format!("{name}.after_rename"))?;

@@ -9,7 +9,7 @@
 //! behind it was never acknowledged, and is cut; a bad frame with a whole one behind it is damage,
 //! and an error. **Invariant:** sequences grow within a file.
 
-use super::durable::{damaged, in_file, parent, sync_dir};
+use super::durable::{damaged, in_file, parent, sync_dir, sync_file};
 use crate::failpoint;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -111,7 +111,7 @@ impl FrameWriter {
         let make = || {
             let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
             file.write_all(magic)?;
-            file.sync_all()?;
+            sync_file(&file)?;
             sync_dir(parent(&path))?;
             Ok(file)
         };
@@ -134,7 +134,7 @@ impl FrameWriter {
             if frames.torn() > 0 {
                 tracing::warn!(file = %path.display(), bytes = frames.torn(), "torn end of a log is cut");
                 file.set_len(frames.end as u64)?;
-                file.sync_all()?;
+                sync_file(&file)?;
             }
             file.seek(SeekFrom::End(0))?;
             Ok(file)
@@ -183,7 +183,7 @@ impl FrameWriter {
         failpoint::hit(&format!("{}.mid_write", self.name))?;
         self.file.write_all(second)?;
         failpoint::hit(&format!("{}.before_sync", self.name))?;
-        if let Err(error) = self.file.sync_data() {
+        if let Err(error) = sync_file(&self.file) {
             // What is on disk is unknown, and a second fsync may lie.
             self.failed = Some(error.to_string());
             return Err(error);

@@ -7,6 +7,7 @@
 //! A checkpoint writes everything. What the state may take is bounded: beyond it, writes fail.
 
 use super::StateError;
+use super::durable::{sync_dir, sync_file};
 use super::entries::{EntryWriter, read_entries};
 use super::store::{StateRead, StateStore, Visit, WriteOp, WriteRun, is_absent, prefix_end};
 use imbl::OrdMap;
@@ -193,8 +194,8 @@ impl StateStore for MemoryStore {
             writer.write(key, value)?;
         }
         let file = writer.finish()?.into_inner().map_err(|e| e.into_error())?;
-        file.sync_all()?;
-        Ok(File::open(dir)?.sync_all()?)
+        sync_file(&file)?;
+        Ok(sync_dir(dir)?)
     }
 }
 

@@ -33,6 +33,9 @@ pub mod writes;
 #[path = "tests/conformance.rs"]
 mod conformance;
 #[cfg(test)]
+#[path = "tests/disk.rs"]
+pub(crate) mod disk;
+#[cfg(test)]
 #[path = "tests/random.rs"]
 pub(crate) mod random;
 

@@ -372,3 +372,34 @@ fn a_checkpoint_that_is_late_in_the_storage_is_the_storages_fault() {
     assert!(late.contains(&Action::Abort(Epoch(1), "checkpoint timed out".into())), "{late:?}");
     assert!(!late.iter().any(|action| matches!(action, Action::Restart(_))), "{late:?}");
 }
+
+#[test]
+fn a_clock_that_is_set_back_delays_nothing() {
+    let (hour_us, second_us) = (3_600_000_000, 1_000_000);
+    let mut decider = Decider::new(Settings::default(), Epoch(7), hour_us);
+    let injected = |actions: &[Action]| {
+        actions.iter().find_map(|action| match action {
+            Action::Inject { epoch, kind, .. } => Some((*epoch, *kind)),
+            _ => None,
+        })
+    };
+    let first = decider.decide(Event::WantMutation, hour_us);
+    assert_eq!(injected(&first), Some((Epoch(8), BarrierKind::Checkpoint)));
+    for event in [Event::Sealed(Epoch(8)), Event::Visible(Epoch(8)), Event::Durable(Epoch(8))] {
+        decider.decide(event, hour_us);
+    }
+    // It is an hour earlier all at once.
+    decider.decide(Event::Moved, 0);
+    assert!(decider.wake_us(0) <= 100_000, "it would sleep for an hour");
+    let tick = decider.decide(Event::Time, 100_000);
+    assert_eq!(injected(&tick), Some((Epoch(9), BarrierKind::Tick)));
+    for event in [Event::Sealed(Epoch(9)), Event::Visible(Epoch(9)), Event::Moved] {
+        decider.decide(event, 100_000);
+    }
+    let next = decider.decide(Event::Time, second_us);
+    assert_eq!(
+        injected(&next),
+        Some((Epoch(10), BarrierKind::Checkpoint)),
+        "a checkpoint interval has begun"
+    );
+}

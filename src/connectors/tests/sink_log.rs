@@ -115,8 +115,20 @@ fn what_is_not_released_goes_with_the_next_promise() {
     let hidden = writer.seal(Epoch(1)).unwrap().unwrap();
     writer.append(&batch(5..7, -1)).unwrap();
     writer.take_back();
+    // The dataflow may fail now and be restored from the checkpoint that names it.
+    drop(writer);
+    assert_eq!(files(dir.path()), ["0-1-0.log"]);
+    drop(log);
+    let log = SinkLog::open(dir.path(), std::slice::from_ref(&hidden)).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.carry(std::slice::from_ref(&hidden)).unwrap();
+    let again = writer.seal(Epoch(1)).unwrap().unwrap();
+    writer.append(&batch(5..7, -1)).unwrap();
+    writer.take_back();
     let whole = writer.seal(Epoch(2)).unwrap().unwrap();
     assert_eq!(read(&log, &whole).unwrap().len(), 7);
+    assert_eq!(SealedPart::of(&again).unwrap().file, SealedPart::of(&whole).unwrap().file);
+    log.committed(&[whole]).unwrap();
     writer.confirm();
     // The same where the file is as long as a file gets.
     writer.append(&batch(0..1_200_000, 1)).unwrap();
@@ -125,7 +137,7 @@ fn what_is_not_released_goes_with_the_next_promise() {
     writer.take_back();
     let long = writer.seal(Epoch(4)).unwrap().unwrap();
     assert_eq!(SealedPart::of(&long).unwrap().rows, 1_200_000 + FRAME_ROWS as u64 * 2);
-    assert_eq!(files(dir.path()), ["0-1-0.log"]);
+    assert_eq!(files(dir.path()), ["0-1-0.log", "0-1-1.log"]);
     // Nothing promised, nothing taken back.
     writer.confirm();
     assert_eq!(writer.seal(Epoch(5)).unwrap(), None);
@@ -160,4 +172,25 @@ fn damage_is_found() {
     assert!(read(&log, &handle).is_err(), "cut short");
     fs::write(&path, &whole).unwrap();
     assert_eq!(read(&log, &handle).unwrap().len(), 100);
+}
+
+#[test]
+fn the_name_of_a_file_that_was_delivered_is_not_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = SinkLog::open(dir.path(), &[]).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.append(&batch(0..5, 1)).unwrap();
+    let delivered = writer.seal(Epoch(1)).unwrap().unwrap();
+    log.committed(std::slice::from_ref(&delivered)).unwrap();
+    drop((writer, log));
+    assert!(files(dir.path()).is_empty());
+    // The dataflow restarts from a checkpoint that still promises it.
+    let log = SinkLog::open(dir.path(), std::slice::from_ref(&delivered)).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.append(&batch(5..9, 1)).unwrap();
+    let next = writer.seal(Epoch(2)).unwrap().unwrap();
+    // The committer finds that the target has the first.
+    log.committed(&[delivered]).unwrap();
+    drop(writer);
+    assert_eq!(read(&log, &next).unwrap().len(), 4, "it waits for delivery");
 }

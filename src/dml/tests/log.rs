@@ -231,6 +231,8 @@ async fn a_write_that_fails_takes_back_what_is_built_on_it() {
     let (_, basis) = log.newest(0);
     {
         let committer = Committer {
+            queue: mpsc::channel().1,
+            received: None,
             shared: log.shared.clone(),
             writer: FrameWriter::create(dir.path().join("unused"), MAGIC, "dml_log").unwrap(),
         };

@@ -1,0 +1,573 @@
+//! Simulation: the whole engine on one thread, from one seed: what runs when, what the time is, what
+//! fails, and when the process dies, and what of its disk it leaves.
+//!
+//! ```text
+//!   seed ─> storm: random steps of workers, coordinator, writers, tasks; DML, DDL; faults; crashes
+//!           calm:  no faults; everything settles
+//!           check: tables = what was acknowledged; views = the same query as a batch; sinks exactly once
+//! ```
+//! `WEIR_SIM_SEED=123 cargo test --workspace --lib simulation -- --nocapture` repeats a seed, and prints
+//! what happened. `WEIR_SIM_SEEDS` says how many others to try.
+
+#[path = "simulation_model.rs"]
+mod model;
+#[path = "simulation_oracle.rs"]
+pub(super) mod oracle;
+#[path = "simulation_server.rs"]
+mod server;
+#[path = "simulation_steps.rs"]
+mod steps;
+
+use super::manager::JobError;
+use crate::connectors::simulated_target as target;
+use crate::stream::{ChangeBatch, Epoch};
+use crate::{clock, work};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use model::Tables;
+use oracle::Oracle;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use server::{Crash, Disk, Faults, Server};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use weir_catalog::{CatalogSnapshot, ObjectKind, ObjectName, ObjectState};
+use weir_sql::binder::Bound;
+
+/// Lines of a trace that are printed when a seed fails.
+const SHOWN: usize = 120;
+/// Seeds that a usual run tries.
+const SEEDS: u64 = 1_500;
+
+/// What happened, in words and as a number.
+#[derive(Default)]
+struct Trace {
+    lines: Vec<String>,
+    hash: u64,
+}
+
+impl Trace {
+    fn count(&mut self, what: u64) {
+        self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn say(&mut self, line: String) {
+        self.count(xxhash_rust::xxh3::xxh3_64(line.as_bytes()));
+        self.lines.push(line);
+    }
+}
+
+type Appended = BoxFuture<'static, std::io::Result<u64>>;
+
+/// A statement under way.
+struct Ddl {
+    name: String,
+    /// What is created, or dropped.
+    query: Option<String>,
+    drops: bool,
+    done: JoinHandle<Result<(), JobError>>,
+}
+
+/// What clients know of the server.
+#[derive(Default)]
+struct Clients {
+    /// Acknowledged transactions, by position.
+    logged: Vec<Tables>,
+    /// Those that were not answered yet.
+    queued: Vec<(Tables, Appended)>,
+    /// Those that were queued behind one that failed.
+    doomed: Vec<Appended>,
+    /// The rows with all of them.
+    now: Tables,
+    /// Acknowledged relations and sinks, and their queries; none for a table.
+    objects: BTreeMap<String, Option<String>>,
+    ddl: Option<Ddl>,
+    /// Those of which nobody knows whether they are there: the process died.
+    unknown: Vec<(String, Option<String>)>,
+    names: usize,
+}
+
+struct Simulation {
+    random: StdRng,
+    faults: Rc<RefCell<Faults>>,
+    disk: Disk,
+    server: Option<Server>,
+    clients: Clients,
+    trace: Trace,
+    /// The newest epoch that was visible, and the position then; of this process.
+    visible: (Epoch, u64),
+    /// The newest epoch that was ever visible.
+    newest: Epoch,
+    starved: Option<u64>,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        work::testing::begin();
+        clock::testing::begin(1_790_000_000_000_000);
+        let disk = Disk::new(&mut random);
+        let faults = Rc::new(RefCell::new(Faults::new(&mut random)));
+        server::set_rules(&disk, &faults);
+        Self {
+            random,
+            faults,
+            disk,
+            server: None,
+            clients: Clients::default(),
+            trace: Trace::default(),
+            visible: (Epoch::ZERO, 0),
+            newest: Epoch::ZERO,
+            starved: None,
+        }
+    }
+
+    fn run(&mut self) {
+        self.faults.borrow_mut().calm = true;
+        for (name, create, _) in model::TABLES {
+            self.until_created(name, create, None);
+        }
+        for _ in 0..self.random.random_range(0..3) {
+            let query = self.query();
+            let name = self.name("v");
+            self.until_created(&name, &format!("CREATE MATERIALIZED VIEW {name} AS {query}"), Some(query));
+        }
+        if self.random.random_ratio(2, 3) {
+            self.create_sinks();
+        }
+        for _ in 0..self.random.random_range(1..4) {
+            self.storm();
+            self.settle();
+            self.check();
+            if self.random.random_ratio(1, 2) {
+                self.die("between storms");
+                self.settle();
+                self.check();
+            }
+        }
+        self.die("at the end");
+    }
+
+    /// What a client does in a quiet hour. At `point`, if any, something fails, or all ends, once.
+    fn quiet_hour(&mut self, point: Option<(String, bool)>) {
+        for (name, create, _) in model::TABLES {
+            self.until_created(name, create, None);
+        }
+        let join = "SELECT t0.id, t1.k, t1.y FROM t0 JOIN t1 ON t0.a = t1.x";
+        self.until_created("v1", &format!("CREATE MATERIALIZED VIEW v1 AS {join}"), Some(join.into()));
+        self.create_sinks();
+        for _ in 0..6 {
+            self.write();
+            self.settle();
+        }
+        self.faults.borrow_mut().next = point;
+        for view in ["v2", "v3"] {
+            let groups =
+                format!("SELECT {}, count(*) AS n FROM t0 GROUP BY 1", if view == "v2" { "a" } else { "d" });
+            self.write();
+            self.until_created(
+                view,
+                &format!("CREATE MATERIALIZED VIEW {view} AS {groups}"),
+                Some(groups.clone()),
+            );
+            self.settle();
+            self.check();
+            self.change_catalog();
+            self.settle();
+            self.check();
+            self.die("to be started again");
+        }
+        self.settle();
+        self.check();
+        self.die("at the end");
+    }
+
+    fn create_sinks(&mut self) {
+        self.until_created(
+            "s0",
+            "CREATE SINK s0 FROM t2 WITH (connector = 'simulated', type = 'append-only')",
+            Some("SELECT * FROM t2".into()),
+        );
+        self.until_created(
+            "s1",
+            "CREATE SINK s1 AS SELECT id, a, d FROM t0 WITH (connector = 'simulated', type = 'upsert', \
+             primary_key = 'id')",
+            Some("SELECT id, a, d FROM t0".into()),
+        );
+    }
+
+    /// A time in which anything may happen.
+    fn storm(&mut self) {
+        self.faults.borrow_mut().calm = false;
+        for _ in 0..self.random.random_range(100..700) {
+            self.act();
+        }
+        self.faults.borrow_mut().calm = true;
+        work::testing::set_pick(None);
+        work::testing::set_bound(None);
+    }
+
+    fn act(&mut self) {
+        match self.random.random_range(0..1000) {
+            0..=599 => self.step_one(),
+            600..=749 => self.step_tasks(),
+            750..=899 => {
+                let us = self.random.random_range(0..6_000);
+                clock::testing::pass(Duration::from_micros(us));
+            }
+            900..=949 => self.write(),
+            950..=964 => self.change_catalog(),
+            965..=974 => self.prefer(),
+            975..=984 => self.peek(),
+            985..=989 => self.ask_for_checkpoint(),
+            990..=992 => {
+                let ms = self.random.random_range(100..3_000);
+                clock::testing::pass(Duration::from_millis(ms));
+            }
+            993 => {
+                let by_s = self.random.random_range(-4_000..4_000);
+                self.trace.say(format!("the clock is set by {by_s} s"));
+                clock::testing::set_clock(by_s * 1_000_000);
+            }
+            994 => self.recover(),
+            995 => self.die("anywhere"),
+            _ => self.step_tasks(),
+        }
+        self.look();
+    }
+
+    /// Whom the schedule prefers from now on.
+    fn prefer(&mut self) {
+        let works = work::testing::works();
+        let any = self.random.random_range(0..works.len().max(1) * 2);
+        self.starved = works.get(any).map(|(number, _)| *number);
+        let steps = [1, 2, 5, 64][self.random.random_range(0..4)];
+        work::testing::set_bound(Some(steps));
+        let mut random = StdRng::seed_from_u64(self.random.random());
+        let rest = random.random_range(0..10);
+        let starved = random.random_range(0..12u64);
+        work::testing::set_pick(Some(Box::new(move |actor| {
+            random.random_range(0..10) >= rest.min(7) && actor % 12 != starved
+        })));
+    }
+
+    fn step_one(&mut self) {
+        let works = work::testing::works();
+        if works.is_empty() {
+            return self.step_tasks();
+        }
+        let (number, _) = &works[self.random.random_range(0..works.len())];
+        let number = *number;
+        if self.starved == Some(number) {
+            return;
+        }
+        let step = self.guarded(|_| work::testing::step(number));
+        self.trace.count(number * 4 + step.map_or(3, |s| u64::from(s == work::Step::More)));
+    }
+
+    /// Every task that can goes on; a server that is not there starts.
+    fn step_tasks(&mut self) {
+        self.trace.count(17);
+        if self.server.is_none() {
+            let server = Server::start(&self.disk, &mut self.random);
+            self.trace.say(format!("a server starts: {}", server.settings));
+            self.server = Some(server);
+        }
+        let opened = self.guarded(|s| s.server.as_mut().map(Server::step_tasks));
+        match opened.flatten() {
+            None | Some(Ok(false)) => {}
+            Some(Ok(true)) => self.opened(),
+            Some(Err(error)) => {
+                self.trace.say(format!("the server does not start: {error}"));
+                self.die("after that");
+            }
+        }
+    }
+
+    /// What may end in a crash, which is dealt with.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| act(self)));
+        let crashed = self.faults.borrow_mut().crashed.take();
+        if let Some(place) = crashed {
+            self.trace.say(format!("crash at {place}"));
+            self.end_process();
+            return None;
+        }
+        match outcome {
+            Ok(given) => Some(given),
+            Err(panic) if panic.is::<Crash>() => None,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn die(&mut self, when: &str) {
+        if self.server.is_some() {
+            self.trace.say(format!("crash {when}"));
+            self.end_process();
+        }
+    }
+
+    /// The process is gone, and with it all but the disk and what is outside.
+    fn end_process(&mut self) {
+        work::testing::die();
+        if let Some(ddl) = self.clients.ddl.take() {
+            self.trace.say(format!("nobody knows of {}", ddl.name));
+            self.clients.unknown.push((ddl.name, ddl.query));
+        }
+        self.clients.doomed.clear();
+        drop(self.server.take());
+        work::testing::bury();
+        work::testing::live();
+        for line in self.disk.crash(&mut self.random) {
+            self.trace.say(line);
+        }
+        self.faults.borrow_mut().crashed = None;
+        server::hook(&self.faults);
+        self.visible = (Epoch::ZERO, 0);
+        self.starved = None;
+    }
+
+    /// The server answers: what did it keep?
+    fn opened(&mut self) {
+        let Some(db) = self.db() else { return };
+        let position = db.dml().position() as usize;
+        let clients = &mut self.clients;
+        let acknowledged = clients.logged.len();
+        let all = acknowledged + clients.queued.len();
+        let queued = std::mem::take(&mut clients.queued);
+        // While it starts in this process nobody writes.
+        assert!(
+            position >= acknowledged,
+            "{acknowledged} transactions were acknowledged, {position} are there"
+        );
+        assert!(position <= all, "there are {position} transactions, of {all}");
+        clients.logged.extend(queued.into_iter().map(|(change, _)| change).take(position - acknowledged));
+        clients.recount();
+        self.visible.1 = position as u64;
+        self.trace.say(format!("the server answers; {position} transactions"));
+        self.adopt(&db.catalog());
+    }
+
+    /// What became of statements that were not answered, the catalog tells.
+    fn adopt(&mut self, catalog: &CatalogSnapshot) {
+        for (name, query) in std::mem::take(&mut self.clients.unknown) {
+            let there = catalog.get(&ObjectName::public(&*name)).is_some();
+            if there {
+                self.clients.objects.insert(name, query);
+            } else {
+                self.clients.objects.remove(&name);
+            }
+        }
+        for name in self.clients.objects.keys() {
+            let object = catalog.get(&ObjectName::public(&**name));
+            assert!(
+                object.is_some_and(|o| o.state == ObjectState::Created),
+                "{name} was acknowledged: {object:?}"
+            );
+        }
+    }
+
+    fn db(&self) -> Option<Arc<super::manager::Database>> {
+        self.server.as_ref()?.db.clone()
+    }
+
+    fn name(&mut self, kind: &str) -> String {
+        self.clients.names += 1;
+        format!("{kind}{}", self.clients.names)
+    }
+}
+
+impl Clients {
+    fn recount(&mut self) {
+        self.now = Tables::default();
+        for change in self.logged.iter().chain(self.queued.iter().map(|(change, _)| change)) {
+            model::apply(&mut self.now, change);
+        }
+    }
+
+    /// The tables at a position.
+    fn at(&self, position: u64) -> Tables {
+        let mut tables = Tables::default();
+        self.logged.iter().take(position as usize).for_each(|change| model::apply(&mut tables, change));
+        tables
+    }
+
+    /// Hears what became of transactions.
+    fn hear(&mut self) {
+        let mut failed = false;
+        while let Some((_, appended)) = self.queued.first_mut() {
+            match appended.as_mut().now_or_never() {
+                None => break,
+                Some(Ok(position)) => {
+                    let (change, _) = self.queued.remove(0);
+                    self.logged.push(change);
+                    assert_eq!(position as usize, self.logged.len(), "the position of a transaction");
+                }
+                Some(Err(_)) => {
+                    failed = true;
+                    drop(self.queued.remove(0));
+                    self.doomed.extend(self.queued.drain(..).map(|(_, appended)| appended));
+                }
+            }
+        }
+        self.doomed.retain_mut(|appended| match appended.as_mut().now_or_never() {
+            None => true,
+            Some(Ok(position)) => panic!("transaction {position} is there, and what it is built on is not"),
+            Some(Err(_)) => false,
+        });
+        if failed {
+            self.recount();
+        }
+    }
+}
+
+thread_local!(static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
+
+/// Notes what panics on a simulating thread, also where the engine catches it.
+fn note_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if work::testing::is_simulated() {
+                PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+            } else {
+                before(info);
+            }
+        }));
+    });
+}
+
+/// Runs a seed. Its trace, and what went wrong.
+fn run(seed: u64) -> (Trace, Option<String>) {
+    simulate(seed, Simulation::run)
+}
+
+fn simulate(seed: u64, what: impl FnOnce(&mut Simulation)) -> (Trace, Option<String>) {
+    note_panics();
+    PANICS.take();
+    let mut simulation = Simulation::new(seed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| what(&mut simulation)));
+    let mut wrong = PANICS.take();
+    if outcome.is_err() && wrong.is_empty() {
+        wrong.push("it panicked".to_owned());
+    }
+    let trace = std::mem::take(&mut simulation.trace);
+    work::testing::die();
+    let ended = catch_unwind(AssertUnwindSafe(|| drop(simulation)));
+    crate::failpoint::testing::set_hook(None);
+    work::testing::end();
+    clock::testing::end();
+    drop(ended);
+    (trace, (!wrong.is_empty()).then(|| wrong.join("\n")))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Runs seeds on as many threads as there are processors, until one fails.
+fn run_all(seeds: &[u64]) {
+    let most = number("WEIR_SIM_FAILURES").unwrap_or(1) as usize;
+    let next = AtomicU64::new(0);
+    let failed = parking_lot::Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let work = || {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    if failed.lock().len() >= most {
+                        return;
+                    }
+                    let (trace, wrong) = run(*seed);
+                    if let Some(wrong) = wrong {
+                        failed.lock().push((*seed, trace, wrong));
+                    }
+                }
+            };
+            let builder = std::thread::Builder::new().stack_size(crate::config::STACK_BYTES);
+            builder.spawn_scoped(scope, work).expect("a thread");
+        }
+    });
+    let failed = failed.into_inner();
+    for (seed, _, wrong) in &failed {
+        println!("seed {seed}: {wrong}");
+    }
+    if let Some((seed, trace, wrong)) = failed.into_iter().next() {
+        let from = trace.lines.len().saturating_sub(SHOWN);
+        let shown = trace.lines[from..].join("\n  ");
+        panic!(
+            "seed {seed} fails:\n  {shown}\n{wrong}\n\
+             WEIR_SIM_SEED={seed} cargo test --workspace --lib simulation -- --nocapture"
+        );
+    }
+}
+
+#[test]
+fn no_schedule_or_crash_breaks_a_promise() {
+    if let Some(seed) = number("WEIR_SIM_SEED") {
+        let thread = std::thread::Builder::new().stack_size(crate::config::STACK_BYTES);
+        let run = move || {
+            let shown = std::env::var("WEIR_SIM_LOG").unwrap_or_else(|_| "info".to_owned());
+            let log = tracing_subscriber::fmt().with_env_filter(shown).without_time().with_ansi(false);
+            let _log = tracing::subscriber::set_default(log.with_writer(std::io::stdout).finish());
+            let started = std::time::Instant::now();
+            let (trace, wrong) = run(seed);
+            trace.lines.iter().for_each(|line| println!("  {line}"));
+            println!("seed {seed}: trace {:016x}, {:?}", trace.hash, started.elapsed());
+            assert!(wrong.is_none(), "seed {seed}: {}", wrong.unwrap_or_default());
+        };
+        let outcome = thread.spawn(run).expect("a thread").join();
+        return outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+    let count = number("WEIR_SIM_SEEDS").unwrap_or(SEEDS);
+    // Half of them are the same each time, half are new.
+    let first = number("WEIR_SIM_FIRST").unwrap_or_else(|| u64::from(rand::rng().random::<u32>()));
+    println!("seeds 0..{} and {first}..{}", count / 2, first + count.div_ceil(2));
+    let seeds: Vec<u64> = (0..count / 2).chain(first..first + count.div_ceil(2)).collect();
+    let started = std::time::Instant::now();
+    run_all(&seeds);
+    println!("{count} seeds in {:?}", started.elapsed());
+}
+
+#[test]
+fn a_seed_always_tells_the_same_story() {
+    let tell = || {
+        let thread = std::thread::Builder::new().stack_size(crate::config::STACK_BYTES);
+        let told = || (0..6).map(|seed| run(seed).0).collect::<Vec<_>>();
+        thread.spawn(told).expect("a thread").join().expect("no seed fails")
+    };
+    for (seed, (once, again)) in tell().into_iter().zip(tell()).enumerate() {
+        let differs = once.lines.iter().zip(&again.lines).find(|(a, b)| a != b);
+        assert_eq!(once.hash, again.hash, "seed {seed}: {differs:?}");
+    }
+}
+
+#[test]
+fn a_fault_at_any_point_is_survived() {
+    let thread = std::thread::Builder::new().stack_size(crate::config::STACK_BYTES);
+    let walk = || {
+        let mut points = std::collections::BTreeSet::new();
+        let (_, wrong) = simulate(1, |simulation| {
+            simulation.quiet_hour(None);
+            points = std::mem::take(&mut simulation.faults.borrow_mut().passed);
+        });
+        assert_eq!(wrong, None);
+        assert!(points.len() > 20, "{points:?}");
+        for (point, crash) in points.iter().flat_map(|point| [(point, false), (point, true)]) {
+            if !crash && server::KILLS_ONLY.contains(&point.as_str()) {
+                continue;
+            }
+            let (trace, wrong) =
+                simulate(1, |simulation| simulation.quiet_hour(Some((point.clone(), crash))));
+            let lines = trace.lines.join("\n  ");
+            assert!(wrong.is_none(), "{point}, crash {crash}:\n  {lines}\n{}", wrong.unwrap_or_default());
+        }
+    };
+    thread.spawn(walk).expect("a thread").join().unwrap_or_else(|panic| resume_unwind(panic));
+}

@@ -1,0 +1,197 @@
+//! The oracle: what a query gives as a batch over the tables of one visible epoch.
+//!
+//! Statements are bound once for each catalog that looks alike to them: planning costs more than a
+//! seed's whole simulation.
+
+use crate::config::Config;
+use crate::connectors::registry;
+use crate::job::manager::Visible;
+use crate::serve::snapshot::{QuerySnapshot, ReadPoint, SystemRows};
+use crate::serve::window::WindowQueryPlanner;
+use crate::serve::{Binding, Connectors, ServeError, SessionInfo};
+use crate::state::table::TableLayout;
+use crate::stream::VnodeSet;
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionConfig;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_catalog::{CatalogSnapshot, Object, ObjectName};
+use weir_sql::binder::{BindContext, Bound, bind};
+use weir_sql::functions::batch_analyzer_rules;
+use weir_sql::plan::StreamPlan;
+use weir_sql::plan::optimize::planning_options;
+
+/// A statement, and the relations that it names: their ids and how they were made.
+type Key = (String, Vec<(u32, String)>);
+
+pub struct Oracle {
+    session: SessionState,
+    runtime: tokio::runtime::Runtime,
+    binding: Binding,
+    bound: RefCell<HashMap<Key, Bound>>,
+    optimized: RefCell<HashMap<Key, LogicalPlan>>,
+}
+
+thread_local!(static ORACLE: Rc<Oracle> = Rc::new(Oracle::new()));
+
+struct NoSystem;
+
+impl SystemRows for NoSystem {
+    fn rows(&self, _: &str, name: &str, _: &CatalogSnapshot) -> Result<RecordBatch, ServeError> {
+        panic!("system table {name} in a simulation")
+    }
+}
+
+/// As whom statements are bound.
+pub fn session_info() -> SessionInfo {
+    SessionInfo { search_path: vec!["public".to_owned()], ..SessionInfo::default() }
+}
+
+/// What binds statements on a server with `config`.
+pub fn binding(config: Arc<Config>) -> Binding {
+    let connectors =
+        Connectors { specs: Arc::new(registry::specs()), columns: Arc::new(registry::connector_columns) };
+    Binding::new(config, connectors)
+}
+
+impl Oracle {
+    /// This thread's.
+    pub fn get() -> Rc<Oracle> {
+        ORACLE.with(Rc::clone)
+    }
+
+    fn new() -> Self {
+        let mut options = planning_options();
+        options.optimizer.enable_physical_uncorrelated_scalar_subquery = true;
+        let session = SessionStateBuilder::new()
+            .with_optimizer_rules(weir_sql::binder::optimize::batch_rules())
+            .with_config(SessionConfig::from(options).with_target_partitions(1))
+            .with_analyzer_rules(batch_analyzer_rules())
+            .with_query_planner(Arc::new(WindowQueryPlanner))
+            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let config = Arc::new(Config::new([]).expect("defaults"));
+        Self {
+            session,
+            runtime,
+            binding: binding(config),
+            bound: RefCell::default(),
+            optimized: RefCell::default(),
+        }
+    }
+
+    fn key(sql: &str, catalog: &CatalogSnapshot) -> Key {
+        let word = |c: char| !(c.is_alphanumeric() || c == '_');
+        let object = |name: &str| {
+            let object = catalog.get(&ObjectName::public(name))?;
+            Some((object.id.0, format!("{:?}", object.body)))
+        };
+        let mut named: Vec<(u32, String)> = sql.split(word).filter_map(object).collect();
+        named.sort();
+        named.dedup();
+        (sql.to_owned(), named)
+    }
+
+    /// Binds a statement over `catalog`.
+    pub fn bind(&self, sql: &str, catalog: &Arc<CatalogSnapshot>) -> Result<Bound, String> {
+        let key = Self::key(sql, catalog);
+        if let Some(bound) = self.bound.borrow().get(&key) {
+            return Ok(bound.clone());
+        }
+        let context: BindContext = self.binding.context(Arc::clone(catalog), &session_info());
+        let parsed = weir_sql::parser::parse(sql).map_err(|e| format!("{sql}: {e}"))?;
+        let bound = bind(&parsed[0], &context).map_err(|e| format!("{sql}: {e}"))?;
+        if !matches!(bound, Bound::Change { .. }) {
+            self.bound.borrow_mut().insert(key, bound.clone());
+        }
+        Ok(bound)
+    }
+
+    /// The rows of a query at an epoch, as text, sorted.
+    pub fn rows(
+        &self,
+        sql: &str,
+        catalog: &Arc<CatalogSnapshot>,
+        visible: &Visible,
+    ) -> Result<Vec<String>, String> {
+        let key = Self::key(sql, catalog);
+        let known = self.optimized.borrow().get(&key).cloned();
+        let plan = match known {
+            Some(plan) => plan,
+            None => {
+                let Bound::Query(plan) = self.bind(sql, catalog)? else {
+                    return Err(format!("{sql} is no query"));
+                };
+                let plan = self.session.optimize(&plan).map_err(|e| format!("{sql}: {e}"))?;
+                self.optimized.borrow_mut().insert(key, plan.clone());
+                plan
+            }
+        };
+        let at = ReadPoint { catalog: Arc::clone(catalog), visible: visible.clone() };
+        let snapshot = QuerySnapshot::new(at, Arc::clone(catalog), None);
+        let plan = snapshot.resolve(plan, &NoSystem).map_err(|e| format!("{sql}: {e}"))?;
+        let batches = self.runtime.block_on(async {
+            let planner = self.session.query_planner();
+            let physical = planner.create_physical_plan(&plan, &self.session).await?;
+            collect(physical, self.session.task_ctx()).await
+        });
+        let batches = batches.map_err(|e| format!("{sql}: {e}"))?;
+        let mut rows: Vec<String> = batches.iter().flat_map(text_of).collect();
+        rows.sort_unstable();
+        Ok(rows)
+    }
+}
+
+thread_local!(static PLANS: RefCell<HashMap<String, StreamPlan>> = RefCell::default());
+
+/// The plan of an object that starts again, as it was made for one that was the same, and read the same.
+pub fn planned_once<E>(
+    object: &Object,
+    catalog: &CatalogSnapshot,
+    plan: impl FnOnce() -> Result<StreamPlan, E>,
+) -> Result<StreamPlan, E> {
+    let inputs: Vec<_> =
+        object.inputs().into_iter().map(|id| (id, catalog.by_id(id).map(|o| &o.body))).collect();
+    let key = format!("{} {:?} {inputs:?}", object.id, object.body);
+    if let Some(plan) = PLANS.with_borrow(|plans| plans.get(&key).cloned()) {
+        return Ok(plan);
+    }
+    let plan = plan()?;
+    PLANS.with_borrow_mut(|plans| plans.insert(key, plan.clone()));
+    Ok(plan)
+}
+
+/// The rows of a stored relation at an epoch, as text, sorted: what is there, read without a plan.
+pub fn stored(object: &Object, catalog: &CatalogSnapshot, visible: &Visible) -> Vec<String> {
+    let layout = TableLayout::of_object(object, |id| catalog.by_id(id)).expect("it is stored");
+    let mut rows = Vec::new();
+    for vnode in VnodeSet::all().iter() {
+        let mut next = Some(layout.range(vnode, &[]));
+        while let Some(range) = next {
+            let chunk = layout.scan(&*visible.state, &range, 1000).expect("rows decode");
+            rows.extend(text_of(&chunk.rows.repeated().expect("rows repeat")));
+            next = chunk.next;
+        }
+    }
+    rows.sort_unstable();
+    rows
+}
+
+/// Rows as text.
+pub fn text_of(batch: &RecordBatch) -> Vec<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|c| ArrayFormatter::try_new(c.as_ref(), &options).expect("it can be shown"))
+        .collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join("|"))
+        .collect()
+}

@@ -1,0 +1,247 @@
+//! The server of a simulation, its disk, and what goes wrong with both.
+
+use super::oracle::{binding, session_info};
+use crate::checkpoint::manifest;
+use crate::checkpoint::manifest::Manifest;
+use crate::config::Config;
+use crate::connectors::simulated_target::{self, Fault, Rules};
+use crate::failpoint;
+use crate::job::manager::{Database, JobError};
+use crate::state::disk;
+use crate::stream::Epoch;
+use crate::work;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// What unwinds where the process dies.
+pub struct Crash;
+
+/// What goes wrong.
+pub struct Faults {
+    random: StdRng,
+    /// Nothing goes wrong for a while.
+    pub calm: bool,
+    /// Where the process has died.
+    pub crashed: Option<String>,
+    /// One in so many steps of the disk or an actor fails.
+    errors: u32,
+    /// One in so many is the last.
+    crashes: u32,
+    /// What is to happen where this is passed next, whatever else: an error or a crash.
+    pub next: Option<(String, bool)>,
+    /// Where the engine has passed.
+    pub passed: BTreeSet<String>,
+}
+
+impl Faults {
+    pub fn new(random: &mut StdRng) -> Self {
+        let errors = *[u32::MAX, 500, 100, 30].choose(random).expect("some");
+        let crashes = *[u32::MAX, 300, 80].choose(random).expect("some");
+        let random = StdRng::seed_from_u64(random.random());
+        Self { random, calm: true, crashed: None, errors, crashes, next: None, passed: BTreeSet::new() }
+    }
+
+    fn at(&mut self, name: &str) -> io::Result<()> {
+        if self.crashed.is_some() {
+            return Ok(());
+        }
+        if !self.passed.contains(name) {
+            self.passed.insert(name.to_owned());
+        }
+        if let Some((_, crash)) = self.next.take_if(|(next, _)| next == name) {
+            return if crash { self.crash(name) } else { Err(failure(name, io::ErrorKind::Other)) };
+        }
+        if self.calm {
+            return Ok(());
+        }
+        // Each turn of an actor is one.
+        let of_actor = name.starts_with("actor.");
+        let rarer = if of_actor { 20 } else { 1 };
+        if self.random.random_ratio(1, self.crashes.saturating_mul(rarer)) {
+            self.crash(name);
+        }
+        // These stand for kills only.
+        let fails = !KILLS_ONLY.contains(&name);
+        if fails && self.random.random_ratio(1, self.errors.saturating_mul(rarer)) {
+            let kind = if self.random.random() { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+            return Err(failure(name, kind));
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self, name: &str) -> ! {
+        self.crashed = Some(name.to_owned());
+        work::testing::die();
+        std::panic::resume_unwind(Box::new(Crash));
+    }
+
+    fn of_target(&mut self) -> Fault {
+        match self.random.random_range(0..8) {
+            0..=2 => Fault::Slow(Duration::from_millis(self.random.random_range(0..30))),
+            3 if !self.calm => Fault::Before,
+            4 if !self.calm => Fault::After,
+            _ => Fault::None,
+        }
+    }
+}
+
+/// Fail points that stand for kills: nothing is done there that could fail.
+pub const KILLS_ONLY: [&str; 1] = ["create.logged"];
+
+fn failure(name: &str, kind: io::ErrorKind) -> io::Error {
+    io::Error::new(kind, format!("simulated at {name}"))
+}
+
+/// Asks `faults` at every fail point.
+pub fn hook(faults: &Rc<RefCell<Faults>>) {
+    let faults = Rc::clone(faults);
+    failpoint::testing::set_hook(Some(Box::new(move |name| faults.borrow_mut().at(name))));
+}
+
+/// Sets what fails, and what targets are told.
+pub fn set_rules(disk: &Disk, faults: &Rc<RefCell<Faults>>) {
+    hook(faults);
+    let faults = Rc::clone(faults);
+    let root = disk.checkpoints();
+    simulated_target::begin(Rules {
+        fault: Box::new(move || faults.borrow_mut().of_target()),
+        durable: Box::new(move || newest_manifest(&root)),
+    });
+}
+
+fn newest_manifest(root: &Path) -> Epoch {
+    let epochs = crate::checkpoint::gc::epochs(root).unwrap_or_default();
+    let has_manifest =
+        |epoch: &&Epoch| crate::checkpoint::gc::directory(root, **epoch).join(manifest::FILE_NAME).exists();
+    epochs.iter().rev().find(has_manifest).copied().unwrap_or(Epoch::ZERO)
+}
+
+/// The server's disk.
+pub struct Disk {
+    root: tempfile::TempDir,
+}
+
+impl Disk {
+    pub fn new(random: &mut StdRng) -> Self {
+        // Where there is a file system in memory, for its speed, and because it uses no inode twice.
+        let shm = Path::new("/dev/shm");
+        let root = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+        let root = root.expect("a directory");
+        let uuid = uuid::Builder::from_random_bytes(random.random()).into_uuid();
+        std::fs::write(root.path().join("database"), format!("{uuid}\n")).expect("a file");
+        disk::begin(root.path()).expect("a disk");
+        Self { root }
+    }
+
+    fn checkpoints(&self) -> PathBuf {
+        self.root.path().join("checkpoints")
+    }
+
+    /// What a crash leaves of it.
+    pub fn crash(&self, random: &mut StdRng) -> Vec<String> {
+        let _ = std::fs::remove_dir_all(self.root.path().join("live"));
+        let did = disk::crash(self.root.path(), random).expect("a disk");
+        let root = format!("{}/", self.root.path().display());
+        did.into_iter().map(|line| line.replace(&root, "")).collect()
+    }
+
+    /// The newest checkpoint's manifest.
+    pub fn newest(&self) -> Option<Manifest> {
+        let root = self.checkpoints();
+        Manifest::read(&crate::checkpoint::gc::directory(&root, newest_manifest(&root))).expect("it is whole")
+    }
+
+    /// Every checkpoint is what its manifest says.
+    pub fn check(&self) {
+        let root = self.checkpoints();
+        for epoch in crate::checkpoint::gc::epochs(&root).expect("checkpoints") {
+            let dir = crate::checkpoint::gc::directory(&root, epoch);
+            let Some(manifest) = Manifest::read(&dir).expect("a manifest is whole") else { continue };
+            assert_eq!(manifest.epoch, epoch);
+            for file in &manifest.files {
+                let sum = crate::checkpoint::checksum::checksum(&dir.join(&file.name)).expect("it is there");
+                assert_eq!(sum, file.crc32, "{} of {epoch}", file.name);
+            }
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        disk::end();
+    }
+}
+
+/// A server: its runtime, and its database once that answers.
+pub struct Server {
+    pub settings: String,
+    pub db: Option<Arc<Database>>,
+    opening: Option<JoinHandle<Result<Arc<Database>, JobError>>>,
+    pub runtime: Runtime,
+}
+
+impl Server {
+    pub fn start(disk: &Disk, random: &mut StdRng) -> Self {
+        let parallelism = random.random_range(1..5).to_string();
+        let concurrent = random.random_range(1..3).to_string();
+        let retained = random.random_range(1..4).to_string();
+        let interval = format!("{}ms", [20, 50, 200].choose(random).expect("some"));
+        let timeout = *["100ms", "10min"].choose(random).expect("some");
+        let aligned = *["0", "1ms", "20ms"].choose(random).expect("some");
+        let failures = random.random_range(0..3).to_string();
+        let settings = format!(
+            "parallelism {parallelism}, checkpoints every {interval}, {concurrent} at once, {retained} retained, \
+             overtaken after {aligned}, given up after {timeout}, {failures} may fail"
+        );
+        let data_dir = disk.root.path().display().to_string();
+        let config = Config::new([
+            ("data_dir", data_dir.as_str()),
+            ("parallelism", &parallelism),
+            ("state.backend", "memory"),
+            ("memory.limit", "16GB"),
+            ("barrier.interval", "10ms"),
+            ("checkpoint.interval", &interval),
+            ("checkpoint.phase", "0"),
+            ("checkpoint.max_concurrent", &concurrent),
+            ("checkpoint.max_retained", &retained),
+            ("checkpoint.aligned_timeout", aligned),
+            ("checkpoint.timeout", timeout),
+            ("checkpoint.tolerable_failures", &failures),
+            ("restart.delay", "10ms"),
+            ("restart.max_delay", "100ms"),
+            ("restart.attempts", "0"),
+        ]);
+        let config = Arc::new(config.expect("settings"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let binding = binding(Arc::clone(&config));
+        let bind: crate::job::manager::Binding =
+            Arc::new(move |catalog| binding.context(catalog, &session_info()));
+        let opening = runtime.spawn(Database::open(config, bind));
+        Self { settings, db: None, opening: Some(opening), runtime }
+    }
+
+    /// Every task that can goes on, for a while. True: the database answers from now on.
+    pub fn step_tasks(&mut self) -> Result<bool, JobError> {
+        self.runtime.block_on(async {
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        });
+        let Some(opening) = self.opening.take_if(|opening| opening.is_finished()) else { return Ok(false) };
+        match self.runtime.block_on(opening) {
+            Ok(opened) => {
+                self.db = Some(opened?);
+                Ok(true)
+            }
+            Err(error) => Err(JobError::internal(error.to_string())),
+        }
+    }
+}
