@@ -45,7 +45,7 @@ pub struct Start {
     /// Whether the restored checkpoint is unaligned.
     pub unaligned: bool,
     /// Lets actors handle a barrier before it comes.
-    pub overtake: Box<dyn Fn(&Arc<Barrier>) + Send>,
+    pub overtake: Overtaker,
     /// Where epochs go.
     pub store: Box<dyn EpochStore>,
     /// What is shown.

@@ -34,6 +34,9 @@ impl std::fmt::Debug for Visible {
     }
 }
 
+/// Lets all actors handle a barrier before it comes.
+pub type Overtaker = Box<dyn Fn(&Arc<Barrier>) + Send>;
+
 /// Sends a barrier to one root actor.
 pub type Inject = Arc<dyn Fn(&Arc<Barrier>) + Send + Sync>;
 

@@ -37,8 +37,7 @@ pub fn restore_actors(actors: &mut [NewActor], restored: &RestoredState) -> Resu
     let panicked = |_| Err(OperatorError::Internal("restoring panicked".to_owned()));
     work::each(actors, restore)
         .into_iter()
-        .map(|result| result.unwrap_or_else(panicked))
-        .collect::<Result<(), _>>()
+        .try_for_each(|result| result.unwrap_or_else(panicked))
         .map_err(|e| JobError::internal(format!("could not restore: {e}")))
 }
 

@@ -112,7 +112,7 @@ impl Lasting {
         };
         // Live directories of dead processes are scratch.
         let remove = |scratch: &&str| drop(std::fs::remove_dir_all(data_dir.root().join(scratch)));
-        [LIVE, SCRATCH].iter().for_each(|scratch| remove(scratch));
+        [LIVE, SCRATCH].iter().for_each(remove);
         let of_catalog = data_dir.subdirectory("catalog").map_err(io("make a directory"))?;
         let (log, catalog) = FileCatalogLog::open(&of_catalog).map_err(io("open the catalog"))?;
         // What arrives brings its own settings.

@@ -11,7 +11,7 @@ use super::edges::{self, edges_to, fills, inject, reads, restore_actors};
 use super::graph::{self, Fragment, cut};
 use super::manager::JobError;
 use super::tail::{self, Tails};
-use crate::checkpoint::coordinator::{CoordinatorHandle, Message as Told, MutationRequest, Shown};
+use crate::checkpoint::coordinator::{CoordinatorHandle, Message as Told, MutationRequest, Overtaker, Shown};
 use crate::checkpoint::participant::{ActorReport, ChannelState, Offset, OffsetKey};
 use crate::connectors::registry;
 use crate::dataflow::actor::{ActorEvents, ActorShared};
@@ -24,7 +24,7 @@ use crate::operators::expr::ErrorCounter;
 use crate::operators::source::{SourceReader, SourceShared, SourceSpec};
 use crate::state::store::StateRead;
 use crate::state::table::TableLayout;
-use crate::stream::{ActorId, Barrier, Epoch};
+use crate::stream::{ActorId, Epoch};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ impl Running {
     }
 
     /// What lets all actors handle a barrier before it comes.
-    pub fn overtaker(&self) -> Box<dyn Fn(&Arc<Barrier>) + Send> {
+    pub fn overtaker(&self) -> Overtaker {
         let overtake = self.shared.overtake.clone();
         let rousers: Vec<_> = self.workers.iter().map(Worker::rouser).collect();
         Box::new(move |barrier| {

@@ -2,7 +2,7 @@
 //! [`StateStore`] only; a savepoint is how state goes from one to the other.
 
 use super::StateError;
-use super::entries::read_entries;
+use super::entries::{VisitEntry, read_entries};
 use super::memory::MemoryStore;
 use super::rocks::{RocksMemory, RocksStore};
 use super::store::StateStore;
@@ -76,7 +76,7 @@ impl Backend {
         checkpoint: &Path,
         scratch: &Path,
         memory: &BackendMemory,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StateError>,
+        visit: VisitEntry<'_>,
     ) -> Result<(), StateError> {
         if self == Backend::Memory {
             // It need not be in memory twice.

@@ -87,11 +87,11 @@ fn end(entries: u64) -> [u8; 16] {
     end
 }
 
+/// What is called with each key and value; an error ends it.
+pub type VisitEntry<'a> = &'a mut (dyn FnMut(&[u8], &[u8]) -> Result<(), StateError> + 'a);
+
 /// Reads a stream to its end and calls `visit` with each key and value. Returns how many there were.
-pub fn read_entries(
-    mut from: impl Read,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StateError>,
-) -> Result<u64, StateError> {
+pub fn read_entries(mut from: impl Read, visit: VisitEntry<'_>) -> Result<u64, StateError> {
     let mut magic = [0; MAGIC.len()];
     from.read_exact(&mut magic).map_err(cut)?;
     if magic != *MAGIC {
@@ -180,7 +180,9 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StateError> {
+    type Read = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn read(bytes: &[u8]) -> Result<Read, StateError> {
         let mut seen = Vec::new();
         read_entries(bytes, &mut |key, value| {
             seen.push((key.to_vec(), value.to_vec()));
