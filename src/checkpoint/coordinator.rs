@@ -319,7 +319,7 @@ impl Coordinator {
         if flight.barrier.is_checkpoint() {
             let now_us = (self.start.clock)();
             let us = |duration: Duration| duration.as_micros() as u64;
-            let mut history = lock(&self.start.shown.history);
+            let mut history = self.start.shown.history();
             let actor = ActorFact {
                 actor: report.actor.0,
                 job: Some(report.job),
@@ -352,7 +352,7 @@ impl Coordinator {
         self.channels_stored = !visible && store;
         if self.channels_stored {
             channel::store(epoch, channels, &mut sealed.runs);
-            lock(&self.start.shown.history).unaligned(epoch);
+            self.start.shown.history().unaligned(epoch);
         }
         self.hidden = !visible;
         // A promise is kept in every manifest until its commit is known, stored epoch or not. What is not
@@ -444,7 +444,7 @@ impl Coordinator {
     }
 
     fn history(&self) -> std::sync::MutexGuard<'_, History> {
-        lock(&self.start.shown.history)
+        self.start.shown.history()
     }
 
     /// Notes checkpoints of which no sink has anything left to commit.

@@ -12,7 +12,7 @@ use crate::state::writes::Writes;
 use crate::stream::{ActorId, Barrier, Epoch, Mutation};
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 use weir_catalog::system::facts::CheckpointParts;
 use weir_catalog::{JobId, ObjectId};
@@ -161,7 +161,7 @@ pub struct Shown {
     /// Jobs that fill.
     pub filling: watch::Sender<HashMap<JobId, Filling>>,
     /// The last checkpoints and recoveries.
-    pub history: Mutex<History>,
+    history: Mutex<History>,
     /// Offsets of the newest durable checkpoint.
     pub offsets: Mutex<Vec<(OffsetKey, Offset)>>,
 }
@@ -175,6 +175,12 @@ impl Shown {
             history: Mutex::new(history),
             offsets: Mutex::default(),
         }
+    }
+
+    /// What is remembered of checkpoints and recoveries. It is whole after every statement, whoever
+    /// panicked with it.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,9 +10,9 @@ use super::incarnation::Lasting;
 use super::manager::JobError;
 use super::replace::{prepare, read, switch};
 use super::replace_fit::fit;
-use super::savepoint::{blocking, of_storage, open};
+use super::savepoint::{blocking, of_storage, open, parse};
 use crate::checkpoint::remote::RemoteStorage;
-use crate::checkpoint::savepoint::{Savepoint, SavepointDir, parse_url};
+use crate::checkpoint::savepoint::{Savepoint, SavepointDir};
 use crate::config::Config;
 use crate::state::data_dir::{Arrival, DataDir};
 use std::sync::Arc;
@@ -22,11 +22,7 @@ use weir_sql::parser::statement::RestoreOptions;
 
 /// Makes the data directory for the database of the savepoint at `url`.
 pub(super) fn data_dir(config: &Config, url: &str) -> Result<DataDir, JobError> {
-    let parsed = parse_url(url).map_err(|hint| {
-        let mut error = JobError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid URL of a savepoint");
-        error.hint = Some(hint);
-        error
-    })?;
+    let parsed = parse(url)?;
     let read = SavepointDir::open(&parsed, true).and_then(|dir| dir.read());
     let savepoint = read.map_err(|e| of_storage("read the savepoint", &e))?;
     let (generation, epoch) = above(config, &savepoint)?;

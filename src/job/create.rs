@@ -141,10 +141,7 @@ fn check_inputs(catalog: &CatalogSnapshot, object: &Object) -> Result<(), JobErr
                 ));
             }
             Some(read) if read.state.is_filling() => {
-                return Err(JobError::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("{} \"{}\" is still being created", read.kind(), read.name.name),
-                ));
+                return Err(JobError::being_created(read));
             }
             Some(_) => {}
         }

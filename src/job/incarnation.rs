@@ -206,14 +206,17 @@ impl Lasting {
         Arc::clone(&self.catalog.read())
     }
 
+    /// The catalog as it would be after `changes`.
+    pub fn changed(&self, changes: &[CatalogChange]) -> Result<CatalogSnapshot, JobError> {
+        let now = (*self.catalog()).clone();
+        changes.iter().try_fold(now, |next, change| next.apply(change)).map_err(JobError::from_client)
+    }
+
     /// Makes `changes` durable, together, and then theirs the catalog. The caller holds the DDL
     /// lock unless the changes concern only an object that it is creating.
     pub fn log_changes(&self, changes: &[CatalogChange]) -> Result<(), JobError> {
         let mut log = self.log.lock();
-        let mut next = (*self.catalog()).clone();
-        for change in changes {
-            next = next.apply(change).map_err(JobError::from_client)?;
-        }
+        let next = self.changed(changes)?;
         log.append(changes, &next).map_err(|e| JobError::io("write the catalog", &e))?;
         *self.catalog.write() = Arc::new(next);
         Ok(())

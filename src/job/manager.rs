@@ -102,6 +102,12 @@ impl JobError {
         error
     }
 
+    /// An object that is not there to be changed yet.
+    pub fn being_created(object: &Object) -> Self {
+        let message = format!("{} \"{}\" is still being created", object.kind(), object.name.name);
+        Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    }
+
     /// The dataflow waits for space on the disk.
     pub fn disk_full(reason: &str) -> Self {
         let mut error = Self::new(SqlState::DISK_FULL, format!("the disk is full: {reason}"));
@@ -383,7 +389,7 @@ impl Database {
 
     /// The last few hundred checkpoints and recoveries.
     pub fn history(&self) -> std::sync::MutexGuard<'_, History> {
-        self.lasting.shown.history.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.lasting.shown.history()
     }
 
     /// Splits and their durable offsets.
@@ -460,10 +466,7 @@ fn dropped_jobs(before: &CatalogSnapshot, changes: &[CatalogChange]) -> Result<V
         let CatalogChange::Drop(id) = change else { continue };
         let Some(object) = before.by_id(*id) else { continue };
         if object.state == ObjectState::Creating {
-            return Err(JobError::new(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("{} \"{}\" is still being created", object.kind(), object.name.name),
-            ));
+            return Err(JobError::being_created(object));
         }
         if object.has_job() {
             dropped.push(Arc::clone(object));

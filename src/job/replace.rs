@@ -109,8 +109,7 @@ pub(super) async fn read(dir: &Arc<SavepointDir>) -> Result<Arc<Savepoint>, JobE
 fn require_replaceable(before: &CatalogSnapshot, replace: bool) -> Result<(), JobError> {
     let creating = before.objects().find(|o| o.state == ObjectState::Creating);
     if let Some(object) = creating {
-        let message = format!("{} \"{}\" is still being created", object.kind(), object.name.name);
-        return Err(JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        return Err(JobError::being_created(object));
     }
     let objects = before.objects().count();
     if objects == 0 || replace {

@@ -60,10 +60,7 @@ pub async fn log(
         (Targets::Nobody, _) | (_, Err(_)) => return lasting.log_changes(changes).map(|()| None),
         (targets, Ok(incarnation)) => (targets, incarnation),
     };
-    let mut next = (*lasting.catalog()).clone();
-    for change in changes.iter() {
-        next = next.apply(change).map_err(JobError::from_client)?;
-    }
+    let next = lasting.changed(changes)?;
     let (logging, changes) = (Arc::clone(lasting), Arc::clone(changes));
     replace(lasting, incarnation, targets, next, move || {
         logging.log_changes(&changes)?;

@@ -182,8 +182,7 @@ async fn begin(lasting: &Arc<Lasting>, reason: &str) -> Result<(), JobError> {
             "dataflow is running"
         );
     }
-    let history = lasting.shown.history.lock();
-    history.unwrap_or_else(std::sync::PoisonError::into_inner).recovered(fact);
+    lasting.shown.history().recovered(fact);
     begun
 }
 

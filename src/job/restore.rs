@@ -16,7 +16,7 @@ use super::running::{Ground, JobSpec, Parallelism, RestoredState, Running};
 use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::channel;
-use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Start};
+use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Overtaker, Start};
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::participant::{ChannelState, CommitHandle};
 use crate::clock;
@@ -102,7 +102,7 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let store = Store::start(apply, coordinator.clone(), storing.clone(), committers.clone(), facts)
         .map_err(|e| JobError::io("start the checkpoint writer", &e))?;
     let overtake = running.overtaker();
-    let start = Start { overtake, ..coordinator_start(lasting, manifest.as_ref(), handles, store, moved)? };
+    let start = coordinator_start(lasting, manifest.as_ref(), handles, store, (moved, overtake))?;
     let thread =
         Coordinator::spawn(start, messages).map_err(|e| JobError::io("start the coordinator", &e))?;
     let incarnation = Arc::new(Incarnation {
@@ -307,7 +307,7 @@ fn coordinator_start(
     manifest: Option<&Manifest>,
     handles: Vec<CommitHandle>,
     store: Store,
-    moved: Arc<std::sync::atomic::AtomicBool>,
+    (moved, overtake): (Arc<std::sync::atomic::AtomicBool>, Overtaker),
 ) -> Result<Start, JobError> {
     let epochs = lasting.epochs.clone();
     let last_epoch = epochs.lock().last;
@@ -323,7 +323,7 @@ fn coordinator_start(
         now_us: manifest.map_or(0, |m| m.now_us),
         handles,
         unaligned: manifest.is_some_and(|m| m.unaligned),
-        overtake: Box::new(|_| {}),
+        overtake,
         store: Box::new(store),
         shown: lasting.shown.clone(),
         moved,

@@ -18,12 +18,12 @@ use crate::checkpoint::participant::CommitHandle;
 use crate::checkpoint::savepoint::{FORMAT, SavedFile, SavedLog, Savepoint, SavepointDir, parse_url};
 use crate::checkpoint::transfer::Cancel;
 use crate::clock;
+use crate::config::StorageUrl;
 use crate::connectors::sink_log::{LogPiece, SealedPart};
 use crate::failpoint;
 use crate::state::StateError;
 use crate::state::backend::Backend;
 use crate::state::entries::EntryWriter;
-use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -54,11 +54,7 @@ impl Database {
 
 /// The directory of a savepoint at a URL, which is only to be `read`.
 pub(super) async fn open(url: &str, read: bool) -> Result<Arc<SavepointDir>, JobError> {
-    let parsed = parse_url(url).map_err(|hint| {
-        let mut error = JobError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid URL of a savepoint");
-        error.hint = Some(hint);
-        error
-    })?;
+    let parsed = parse(url)?;
     let opened = blocking(move || {
         let dir = SavepointDir::open(&parsed, read)?;
         if !read {
@@ -67,6 +63,15 @@ pub(super) async fn open(url: &str, read: bool) -> Result<Arc<SavepointDir>, Job
         Ok(Arc::new(dir))
     });
     opened.await?.map_err(|e| of_storage("open the savepoint", &e))
+}
+
+/// Reads the URL of a savepoint.
+pub(super) fn parse(url: &str) -> Result<StorageUrl, JobError> {
+    parse_url(url).map_err(|hint| {
+        let mut error = JobError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid URL of a savepoint");
+        error.hint = Some(hint);
+        error
+    })
 }
 
 /// An error of the place where a savepoint is.
@@ -179,7 +184,7 @@ async fn cut(lasting: &Arc<Lasting>, stop: bool, cancel: &CancellationToken) -> 
     if manifest.unaligned {
         return Err(JobError::internal("a savepoint is never made of an unaligned checkpoint"));
     }
-    lasting.note_savepoint(epoch);
+    lasting.shown.history().savepoint(epoch);
     let logs = open_logs(lasting, &manifest).map_err(|e| JobError::io("open a sink log", &e))?;
     Ok(Cut { life, manifest, catalog, logs, stop })
 }
@@ -426,13 +431,5 @@ async fn go_on(lasting: &Arc<Lasting>) {
     // After a last checkpoint, or one that may still come, no barrier follows.
     if let Err(error) = super::restart::restart(lasting, "it was not stopped").await {
         tracing::error!(%error, "could not restart the dataflow");
-    }
-}
-
-impl Lasting {
-    /// The checkpoint of `epoch` is one that a savepoint is made of.
-    fn note_savepoint(&self, epoch: Epoch) {
-        let history = self.shown.history.lock();
-        history.unwrap_or_else(std::sync::PoisonError::into_inner).savepoint(epoch);
     }
 }

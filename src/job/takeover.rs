@@ -15,7 +15,7 @@ use crate::stream::Epoch;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use weir_catalog::{JobId, Object, ObjectKind, SqlState};
+use weir_catalog::{JobId, Object, ObjectKind};
 
 /// Answers, when jobs have other actors, with the epoch from which on.
 pub type Replacing = oneshot::Receiver<Result<Epoch, String>>;
@@ -117,8 +117,7 @@ fn with_readers(jobs: &Jobs, roots: impl Iterator<Item = JobId>) -> BTreeSet<Job
 }
 
 fn still_filling(object: &Object) -> JobError {
-    let message = format!("{} \"{}\" is still being created", object.kind(), object.name.name);
-    let mut error = JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+    let mut error = JobError::being_created(object);
     error.hint = Some("Change the parallelism when it is done: SHOW JOBS tells how far it is.".to_owned());
     error
 }
