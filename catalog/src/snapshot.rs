@@ -3,7 +3,7 @@
 use crate::error::CatalogError;
 use crate::id::ObjectId;
 use crate::name::{DEFAULT_SCHEMA, ObjectName};
-use crate::object::Object;
+use crate::object::{Object, ObjectState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -130,6 +130,16 @@ impl CatalogSnapshot {
         let object = self.by_id.remove(&id).ok_or(CatalogError::NoSuchId(id))?;
         self.by_name.remove(&object.name);
         Ok(object)
+    }
+
+    /// The snapshot in which those of `ids` that are created are filled anew.
+    pub fn refilling(&self, ids: &BTreeSet<ObjectId>) -> CatalogSnapshot {
+        let mut next = self.clone();
+        let created = self.objects().filter(|o| o.state == ObjectState::Created && ids.contains(&o.id));
+        for object in created {
+            next.insert(Arc::new(Object { state: ObjectState::Filling, ..(**object).clone() }));
+        }
+        next
     }
 
     pub(crate) fn update(

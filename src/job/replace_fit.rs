@@ -69,6 +69,8 @@ pub fn fit(lasting: &Lasting, savepoint: &Savepoint, options: RestoreOptions) ->
             OnMismatch::Rebuild => rebuild(&mut fitted, &misfit, &mut rebuilt)?,
         }
     }
+    // Nobody reads them before they are filled.
+    fitted.catalog = fitted.catalog.refilling(&rebuilt);
     let catalog = &fitted.catalog;
     fitted.jobs.retain(|job| catalog.by_id(job.job).is_some() && !rebuilt.contains(&job.job));
     Ok(fitted)
