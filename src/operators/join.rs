@@ -278,6 +278,9 @@ impl Operator for HashJoin {
         out: &mut Output,
     ) -> Result<Progress, OperatorError> {
         debug_assert!(self.work.is_none(), "a change comes when the one before is done");
+        if self.sides[port].spec.counted {
+            self.sides[port].compact()?;
+        }
         match self.start(port, batch, out)? {
             Some(work) => self.go_on(work, out),
             None => Ok(Progress::Done),

@@ -26,23 +26,22 @@ struct Old {
 }
 
 impl JoinSide {
-    /// Moves the live rows of sparse pages to the tail and empties the pages; at most `pages`.
-    pub fn compact(&mut self, pages: usize) -> Result<(), OperatorError> {
-        for page in self.arena.sparse_pages().into_iter().take(pages) {
-            let needed = |id: &RowId| self.counts[*id as usize] != 0 || self.dirty.contains_key(id);
-            let old: Vec<RowId> = self.arena.page_ids(page).filter(needed).collect();
-            let columns = self.gather(&old)?;
-            let row_hashes = self.row_hashes(&columns, old.len());
-            let hashes = self.key_hashes(&pick(&columns, &self.spec.keys), old.len());
-            let mut new = Vec::new();
-            self.arena.append(&columns, old.len(), &mut new)?;
-            self.make_room();
-            for i in 0..old.len() {
-                self.renumber(old[i], new[i], hashes[i], row_hashes[i]);
-            }
-            self.arena.empty_page(page);
+    /// Moves the live rows of a sparse page to the tail and empties the page. False if there is none.
+    pub fn compact(&mut self) -> Result<bool, OperatorError> {
+        let Some(page) = self.arena.sparse_page() else { return Ok(false) };
+        let needed = |id: &RowId| self.counts[*id as usize] != 0 || self.dirty.contains_key(id);
+        let old: Vec<RowId> = self.arena.page_ids(page).filter(needed).collect();
+        let columns = self.gather(&old)?;
+        let row_hashes = self.row_hashes(&columns, old.len());
+        let hashes = self.key_hashes(&pick(&columns, &self.spec.keys), old.len());
+        let mut new = Vec::new();
+        self.arena.append(&columns, old.len(), &mut new)?;
+        self.make_room();
+        for i in 0..old.len() {
+            self.renumber(old[i], new[i], hashes[i], row_hashes[i]);
         }
-        Ok(())
+        self.arena.empty_page(page);
+        Ok(true)
     }
 
     fn renumber(&mut self, old: RowId, new: RowId, hash: u64, row_hash: u32) {

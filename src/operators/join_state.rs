@@ -28,8 +28,6 @@ use std::sync::Arc;
 const PIECE_ROWS: usize = 4096;
 /// Intervals of which it is known what was appended: more than can be on their way to the store.
 const INTERVALS_KEPT: u32 = 64;
-/// Pages that are compacted at a checkpoint, at most.
-const COMPACT_PAGES: usize = 16;
 
 impl JoinSide {
     /// Adds the writes since the last checkpoint to `writes`, to be encoded elsewhere.
@@ -37,11 +35,15 @@ impl JoinSide {
         // What is below the watermark goes with this very checkpoint.
         let below_us = self.expiry.as_ref().and_then(Expiry::due);
         if self.spec.counted {
+            if self.dirty.is_empty() {
+                // There may be no change soon, and nothing waits for this.
+                while self.compact()? {}
+            }
             self.seal_counted(below_us, writes);
-            self.compact(COMPACT_PAGES)?;
         } else {
             self.seal_appended(epoch, below_us, writes)?;
         }
+        self.arena.sealed();
         self.intervals.seal(epoch);
         Ok(())
     }
@@ -98,7 +100,8 @@ impl JoinSide {
         let written = |(id, _): &&(RowId, i64)| stays(*id) || self.count(*id) == 0;
         let (ids, diffs): (Vec<RowId>, Vec<i64>) = changed.iter().filter(written).copied().unzip();
         if !ids.is_empty() {
-            writes.placed(self.table.layout(), self.arena.pick(&ids, Some(diffs)));
+            let picked = self.arena.pick(ids, Some(diffs));
+            writes.placed(self.table.layout(), || picked.placed());
         }
         for (id, _) in changed {
             if self.count(id) == 0 {

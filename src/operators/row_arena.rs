@@ -9,7 +9,8 @@
 //! ```
 //! Appending copies no more than a merge or two a row; reading gathers any rows into columns, one
 //! kernel a column. A row that is freed keeps its place until its page is emptied by the owner,
-//! who moves the page's other rows to the tail (they get new numbers).
+//! who moves the page's other rows to the tail (they get new numbers): a page for each change that
+//! comes, for it costs some milliseconds, and so many between two checkpoints.
 //! **Invariant:** numbers of a page are dense from its start; a page may end early.
 
 use crate::state::placed::Placed;
@@ -29,6 +30,8 @@ const PAGE_BITS: u32 = 14;
 pub const PAGE_ROWS: usize = 1 << PAGE_BITS;
 /// Chunks of the tail below this many rows are merged.
 const CHUNK_ROWS_MIN: usize = 2048;
+/// Pages that may be emptied for being sparse between two checkpoints.
+const SPARSE_PAGES_MAX: usize = 16;
 /// A page with more bytes than this ends early, so that offsets of its columns can't overflow.
 const PAGE_BYTES_MAX: usize = 256 << 20;
 
@@ -60,6 +63,8 @@ pub struct RowArena {
     chunks: Vec<Chunk>,
     bytes: usize,
     live: usize,
+    /// Sparse pages that may still be emptied before the next checkpoint.
+    emptying: usize,
 }
 
 /// Where a batch of ids lies: chunks that are touched, and (chunk, row) of each id.
@@ -72,7 +77,16 @@ impl RowArena {
     /// An empty arena for rows of these column types.
     pub fn new(types: Vec<DataType>) -> Self {
         let pages = vec![Page::default()];
-        Self { types, pages, empty: Vec::new(), tail: 0, chunks: Vec::new(), bytes: 0, live: 0 }
+        Self {
+            types,
+            pages,
+            empty: Vec::new(),
+            tail: 0,
+            chunks: Vec::new(),
+            bytes: 0,
+            live: 0,
+            emptying: SPARSE_PAGES_MAX,
+        }
     }
 
     /// The columns' types.
@@ -244,10 +258,15 @@ impl RowArena {
     }
 
     /// Rows `ids` as they are now, whatever becomes of the arena: its columns never change. `diffs`: how
-    /// often each is to be added; none: once.
-    pub fn pick(&self, ids: &[RowId], diffs: Option<Vec<i64>>) -> Placed {
-        let Located { chunks, rows } = self.locate(ids);
-        Placed { parts: chunks.into_iter().map(<[ArrayRef]>::to_vec).collect(), rows, diffs }
+    /// often each is to be added; none: once, in any order.
+    pub fn pick(&self, ids: Vec<RowId>, diffs: Option<Vec<i64>>) -> Picked {
+        let mut touched = vec![false; self.pages.len()];
+        ids.iter().for_each(|id| touched[(id >> PAGE_BITS) as usize] = true);
+        touched[self.tail as usize] = false;
+        let pages = self.pages.iter().zip(touched);
+        let pages = pages.map(|(page, touched)| touched.then(|| page.columns.clone())).collect();
+        let tail = self.chunks.iter().map(|chunk| (chunk.start, chunk.columns.clone())).collect();
+        Picked { ids, diffs, pages, tail_page: self.tail, tail }
     }
 
     /// Calls `visit` with every page's rows that may be live: their first number, columns, count.
@@ -266,10 +285,22 @@ impl RowArena {
         debug_assert!(page.freed <= page.rows, "a row is freed once");
     }
 
-    /// The full pages of which at least half is freed.
-    pub fn sparse_pages(&self) -> Vec<u32> {
-        let full = self.pages.iter().enumerate().filter(|(i, _)| *i != self.tail as usize);
-        full.filter(|(_, p)| p.rows > 0 && p.freed * 2 >= p.rows).map(|(i, _)| i as u32).collect()
+    /// A full page of which at least half is freed, to be emptied now; none, if there is none or
+    /// enough were since the last checkpoint.
+    pub fn sparse_page(&mut self) -> Option<u32> {
+        if self.emptying == 0 {
+            return None;
+        }
+        let sparse = |page: &Page| page.rows > 0 && page.freed * 2 >= page.rows;
+        let mut full = self.pages.iter().enumerate().filter(|(i, _)| *i != self.tail as usize);
+        let page = full.find(|(_, page)| sparse(page)).map(|(i, _)| i as u32)?;
+        self.emptying -= 1;
+        Some(page)
+    }
+
+    /// A checkpoint is made.
+    pub fn sealed(&mut self) {
+        self.emptying = SPARSE_PAGES_MAX;
     }
 
     /// The numbers of the rows of `page`.
@@ -300,6 +331,47 @@ impl RowArena {
         self.live -= (old.rows - old.freed) as usize;
         self.bytes -= old.bytes;
         self.empty.push(page);
+    }
+}
+
+/// Rows picked out of an arena.
+pub struct Picked {
+    ids: Vec<RowId>,
+    diffs: Option<Vec<i64>>,
+    /// By page, of those that rows are picked of: its columns.
+    pages: Vec<Option<Vec<ArrayRef>>>,
+    tail_page: u32,
+    /// Of the page being filled: each chunk's first row and columns.
+    tail: Vec<(u32, Vec<ArrayRef>)>,
+}
+
+impl Picked {
+    /// Where the rows lie. Those that may come in any order come in that of memory.
+    pub fn placed(mut self) -> Placed {
+        if self.diffs.is_none() {
+            self.ids.sort_unstable();
+        }
+        let mut parts: Vec<Vec<ArrayRef>> = Vec::new();
+        let starts: Vec<u32> = self.tail.iter().map(|(start, _)| *start).collect();
+        parts.extend(self.tail.into_iter().map(|(_, columns)| columns));
+        let part_of_page: Vec<usize> = self
+            .pages
+            .into_iter()
+            .map(|columns| {
+                let part = parts.len();
+                parts.extend(columns);
+                part
+            })
+            .collect();
+        let place = |id: &RowId| {
+            let (page, row) = (id >> PAGE_BITS, id & (PAGE_ROWS as u32 - 1));
+            if page != self.tail_page {
+                return (part_of_page[page as usize], row as usize);
+            }
+            let chunk = starts.partition_point(|start| *start <= row) - 1;
+            (chunk, (row - starts[chunk]) as usize)
+        };
+        Placed { rows: self.ids.iter().map(place).collect(), parts, diffs: self.diffs }
     }
 }
 

@@ -34,8 +34,6 @@ use weir_catalog::TableId;
 
 /// No group.
 const NOBODY: u32 = u32::MAX;
-/// Pages that are compacted at a checkpoint, at most.
-const COMPACT_PAGES: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Best {
@@ -272,15 +270,14 @@ impl TopOne {
         }
     }
 
-    /// Moves the rows of sparse pages to the tail and empties the pages; at most `pages`.
-    fn compact(&mut self, pages: usize) -> Result<(), OperatorError> {
-        for page in self.arena.sparse_pages().into_iter().take(pages) {
-            let old: Vec<RowId> =
-                self.arena.page_ids(page).filter(|id| self.owner[*id as usize] != NOBODY).collect();
-            self.relocate(&old)?;
-            self.arena.empty_page(page);
-        }
-        Ok(())
+    /// Moves the rows of a sparse page to the tail and empties the page. False if there is none.
+    fn compact(&mut self) -> Result<bool, OperatorError> {
+        let Some(page) = self.arena.sparse_page() else { return Ok(false) };
+        let old: Vec<RowId> =
+            self.arena.page_ids(page).filter(|id| self.owner[*id as usize] != NOBODY).collect();
+        self.relocate(&old)?;
+        self.arena.empty_page(page);
+        Ok(true)
     }
 
     /// Copies rows to the tail, for their page is to be emptied.
@@ -410,6 +407,7 @@ impl Operator for TopOne {
         if batch.diffs().is_some_and(|diffs| diffs.iter().any(|d| *d < 0)) {
             return Err(OperatorError::Internal("a top-n's input that only inserts has retracted".into()));
         }
+        self.compact()?;
         let columns = batch.rows().columns();
         let hashes = self.hashes(columns, batch.num_rows());
         let winners = self.winners(columns, &hashes);
@@ -448,19 +446,22 @@ impl Operator for TopOne {
             return Ok(());
         }
         let unsealed = std::mem::take(&mut self.unsealed);
-        if !unsealed.is_empty() {
+        if unsealed.is_empty() {
+            // There may be no change soon, and nothing waits for this.
+            while self.compact()? {}
+        } else {
             let mut ids: Vec<RowId> = unsealed.iter().map(|g| self.groups[*g as usize].current).collect();
             if let Some(below_us) = self.expiry.as_ref().and_then(Expiry::due) {
                 // They go with this very checkpoint.
                 ids.retain(|id| !self.is_below(*id, below_us));
             }
-            // In the order in which they lie in memory.
-            ids.sort_unstable();
-            sealed.runs.placed(self.table.layout(), self.arena.pick(&ids, None));
+            let picked = self.arena.pick(ids, None);
+            sealed.runs.placed(self.table.layout(), || picked.placed());
         }
         self.intervals.seal(barrier.epoch);
         self.expire(sealed);
-        self.compact(COMPACT_PAGES)
+        self.arena.sealed();
+        Ok(())
     }
 
     fn state_entries(&self) -> usize {

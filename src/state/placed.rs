@@ -30,11 +30,11 @@ pub struct Placed {
 }
 
 impl Writes {
-    /// Adds `rows` of the table of `layout`, to be written as [`super::table::StateTable::write`] does;
+    /// Adds the rows that `rows` gives, of the table of `layout`, to be written as [`super::table::StateTable::write`] does;
     /// of several with a key the later ones win.
-    pub fn placed(&mut self, layout: &Arc<TableLayout>, rows: Placed) {
+    pub fn placed(&mut self, layout: &Arc<TableLayout>, rows: impl FnOnce() -> Placed + Send + 'static) {
         let layout = Arc::clone(layout);
-        self.later(layout.id, move |runs| write(&layout, &rows, runs));
+        self.later(layout.id, move |runs| write(&layout, &rows(), runs));
     }
 }
 

@@ -83,7 +83,8 @@ fn rows_are_written_as_a_table_writes_them() {
         }
         let expected = entries(&[table.seal()]);
         let mut writes = Writes::default();
-        writes.placed(&layout, Placed { parts: parts.clone(), rows, diffs });
+        let parts = parts.clone();
+        writes.placed(&layout, || Placed { parts, rows, diffs });
         let runs = writes.encode(&RunPool::default()).unwrap();
         assert!(entries(&runs) == expected, "round {round}: {others:?}");
     }
