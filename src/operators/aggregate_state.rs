@@ -13,6 +13,7 @@ use super::aggregate::Aggregate;
 use super::aggregate_calls::Calls;
 use super::aggregate_expiry::{Written, retained};
 use super::distinct::ChangedEntries;
+use super::group_keys::CopiedKeys;
 use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::checkpoint::participant::Sealed;
 use crate::dataflow::fill::Keyed;
@@ -25,8 +26,11 @@ use crate::state::value::ValueCodec;
 use crate::state::writes::RunWriter;
 use crate::stream::{Epoch, Vnode};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use arrow::error::ArrowError;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use weir_catalog::TableId;
 
@@ -101,26 +105,37 @@ impl AggregateTables {
 
 /// Keys of groups, each followed by its value (if any), and not encoded yet.
 struct Keys {
-    columns: Vec<ArrayRef>,
+    copied: CopiedKeys,
     vnodes: Vec<Vnode>,
 }
 
 impl Keys {
-    fn new(groups: &Groups, numbers: &[u32], values: Option<ArrayRef>) -> Result<Self, OperatorError> {
-        let mut columns = groups.keys(numbers)?;
-        columns.extend(values);
-        Ok(Self { columns, vnodes: numbers.iter().map(|group| groups.vnode(*group)).collect() })
+    fn new(groups: &Groups, numbers: &[u32]) -> Self {
+        let vnodes = numbers.iter().map(|group| groups.vnode(*group)).collect();
+        Self { copied: groups.copied(numbers), vnodes }
     }
 
-    /// Calls `write` with each row and its key.
-    fn for_each(&self, codec: &KeyCodec, mut write: impl FnMut(usize, &[u8])) {
+    /// Calls `write` with each row and its key, which `values` of a range of rows may end.
+    fn for_each(
+        &self,
+        codec: &KeyCodec,
+        values: impl Fn(Range<usize>) -> Result<Option<ArrayRef>, ArrowError>,
+        mut write: impl FnMut(usize, &[u8]),
+    ) -> Result<(), StateError> {
         for (piece, vnodes) in self.vnodes.chunks(PIECE_ROWS).enumerate() {
             let start = piece * PIECE_ROWS;
-            let columns: Vec<ArrayRef> = self.columns.iter().map(|c| c.slice(start, vnodes.len())).collect();
+            let range = start..start + vnodes.len();
+            let mut columns = self.copied.columns(range.clone()).map_err(damaged)?;
+            columns.extend(values(range).map_err(damaged)?);
             let keys = codec.encode_all(&columns, vnodes.len(), Some(vnodes));
             keys.iter().enumerate().for_each(|(row, key)| write(start + row, key));
         }
+        Ok(())
     }
+}
+
+fn damaged(error: ArrowError) -> StateError {
+    StateError::Decode(error.to_string())
 }
 
 impl DistinctTable {
@@ -131,30 +146,35 @@ impl DistinctTable {
         epoch: Epoch,
         sealed: &mut Sealed,
     ) -> Result<(), OperatorError> {
+        let filters = self.counts.types().len();
         if self.packed.is_some() {
             let (numbers, key_of) = numbered(&changed.groups, groups.slots());
-            let passed = changed.counts.into_iter().map(|counts| {
-                Arc::new(counts.into_iter().map(|count| Some(count > 0)).collect::<BooleanArray>())
-                    as ArrayRef
-            });
-            let rows = Grouped {
-                codec: KeyCodec::new(self.keys.types()[..self.keys.types().len() - 1].to_vec()),
-                keys: groups.keys(&numbers)?,
-                vnodes: numbers.iter().map(|group| groups.vnode(*group)).collect(),
-                key_of,
-                columns: std::iter::once(changed.values).chain(passed).collect(),
+            let keys = Keys::new(groups, &numbers);
+            let codec = KeyCodec::new(self.keys.types()[..self.keys.types().len() - 1].to_vec());
+            let rows = key_of.len();
+            let grouped = move || {
+                let passed = |filter| -> ArrayRef {
+                    let passed: BooleanBuffer = changed.counts(filter).map(|count| count > 0).collect();
+                    Arc::new(BooleanArray::new(passed, None))
+                };
+                let values = changed.values(0..rows).map_err(damaged)?;
+                Ok(Grouped {
+                    codec,
+                    keys: keys.copied.columns(0..keys.vnodes.len()).map_err(damaged)?,
+                    vnodes: keys.vnodes,
+                    key_of,
+                    columns: std::iter::once(values).chain((0..filters).map(passed)).collect(),
+                })
             };
-            return Ok(sealed.runs.packed_groups(self.table, rows, epoch)?);
+            return Ok(sealed.runs.packed_groups(self.table, rows, epoch, grouped)?);
         }
-        let keys = Keys::new(groups, &changed.groups, Some(changed.values))?;
-        let (codec, values, counts) = (self.keys.clone(), self.counts.clone(), changed.counts);
+        let keys = Keys::new(groups, &changed.groups);
+        let (codec, counts) = (self.keys.clone(), self.counts.clone());
         sealed.runs.later(self.table, move |runs| {
-            let gone: Vec<bool> =
-                (0..keys.vnodes.len()).map(|row| counts.iter().all(|column| column[row] == 0)).collect();
-            let columns: Vec<ArrayRef> =
-                counts.into_iter().map(|c| Arc::new(Int64Array::from(c)) as ArrayRef).collect();
-            write_values(runs, (&keys, &codec), (&columns, &values), |row| gone[row]);
-            Ok(())
+            let column = |filter| -> ArrayRef { Arc::new(changed.counts(filter).collect::<Int64Array>()) };
+            let columns: Vec<ArrayRef> = (0..filters).map(column).collect();
+            let values = |range| changed.values(range).map(Some);
+            write_values(runs, (&keys, &codec), values, (&columns, &counts), |row| changed.is_gone(row))
         });
         Ok(())
     }
@@ -201,22 +221,24 @@ fn numbered(groups: &[u32], slots: usize) -> (Vec<u32>, Vec<u32>) {
     (different, of)
 }
 
-/// Puts the values of all rows but those that are `gone`, whose keys are deleted.
+/// Puts the values of all rows but those that are `gone`, whose keys are deleted. `ends`: what keys end
+/// with.
 fn write_values(
     runs: &mut RunWriter<'_>,
     (keys, codec): (&Keys, &KeyCodec),
+    ends: impl Fn(Range<usize>) -> Result<Option<ArrayRef>, ArrowError>,
     (columns, values): (&[ArrayRef], &ValueCodec),
     gone: impl Fn(usize) -> bool,
-) {
+) -> Result<(), StateError> {
     let encoder = values.encoder(columns);
-    keys.for_each(codec, |row, key| {
+    keys.for_each(codec, ends, |row, key| {
         if gone(row) {
             runs.write(WriteOp::Delete, key, &[]);
         } else {
             let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
             runs.write_with(WriteOp::Put, key, |out| encoder.encode(row, out));
         }
-    });
+    })
 }
 
 impl Aggregate {
@@ -231,21 +253,18 @@ impl Aggregate {
             if changed.groups.is_empty() {
                 continue;
             }
-            let keys = Keys::new(&self.groups, &changed.groups, Some(changed.values))?;
-            let (codec, counts) = (codec.clone(), changed.counts);
+            let keys = Keys::new(&self.groups, &changed.groups);
+            let (codec, counts, values) = (codec.clone(), changed.counts, changed.values);
             sealed.runs.later(*table, move |runs| {
-                keys.for_each(&codec, |row, key| match counts[row] {
+                let values = |range: Range<usize>| Ok(Some(values.slice(range.start, range.len())));
+                keys.for_each(&codec, values, |row, key| match counts[row] {
                     0 => runs.write(WriteOp::Delete, key, &[]),
                     count => runs.write(WriteOp::Put, key, &count.to_le_bytes()),
-                });
-                Ok(())
+                })
             });
         }
         for (distinct, tables) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
-            let changed = distinct.take_changed()?;
-            let gone = |entry: usize| changed.counts.iter().all(|column| column[entry] == 0);
-            let mask = written.mask(&changed.groups, gone);
-            let changed = changed.filtered(mask)?;
+            let changed = distinct.take_changed(&written);
             if !changed.groups.is_empty() {
                 tables.write(&self.groups, changed, epoch, sealed)?;
             }
@@ -260,15 +279,14 @@ impl Aggregate {
         let written =
             mask.map_or(Cow::Borrowed(&changed), |mask| Cow::Owned(retained(changed.clone(), &mask)));
         if !written.is_empty() {
-            let keys = Keys::new(&self.groups, &written, None)?;
+            let keys = Keys::new(&self.groups, &written);
             let mut columns = vec![super::accumulator::gather(&self.rows, &written)];
             columns.extend(self.calls.state(&written)?);
             let (table, codec, values) = &self.tables.groups;
             let (codec, values) = (codec.clone(), values.clone());
             sealed.runs.later(*table, move |runs| {
                 let rows = columns[0].as_primitive::<Int64Type>().values().clone();
-                write_values(runs, (&keys, &codec), (&columns, &values), |row| rows[row] == 0);
-                Ok(())
+                write_values(runs, (&keys, &codec), |_| Ok(None), (&columns, &values), |row| rows[row] == 0)
             });
         }
         self.forget_empty(&changed);

@@ -12,13 +12,17 @@
 //! Of input that only grows nothing is counted: a value, once seen, stays.
 
 use super::accumulator::kept;
-use super::aggregate_expiry::retained;
+use super::aggregate_expiry::{Written, retained};
+use super::distinct_counts::DistinctCounts;
+use super::group_keys::CopiedKeys;
 use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::dataflow::operator::OperatorError;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter, take};
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
+use arrow::error::ArrowError;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The values that entered and left the set of one filter.
@@ -32,25 +36,37 @@ pub struct Transitions {
     pub rows: Vec<u32>,
 }
 
-/// The entries of [`Distinct`] that changed, as columns.
-#[derive(Debug)]
-pub struct ChangedEntries {
+/// Entries of [`Distinct`] that changed, as they lay in it.
+pub(super) struct ChangedEntries {
     /// The group of each.
     pub groups: Vec<u32>,
-    /// The value of each.
-    pub values: ArrayRef,
-    /// The counts of each, a column a filter.
-    pub counts: Vec<Vec<i64>>,
+    /// Group and value of each.
+    keys: CopiedKeys,
+    counts: DistinctCounts,
 }
 
 impl ChangedEntries {
-    /// Those where `mask` is true; none: all.
-    pub fn filtered(self, mask: Option<BooleanArray>) -> Result<Self, OperatorError> {
-        let Some(mask) = mask else { return Ok(self) };
-        let values = filter(&self.values, &mask)?;
-        let counts = self.counts.into_iter().map(|column| retained(column, &mask)).collect();
-        Ok(Self { groups: retained(self.groups, &mask), values, counts })
+    /// The values of the entries `range`.
+    pub fn values(&self, range: Range<usize>) -> Result<ArrayRef, ArrowError> {
+        Ok(self.keys.columns(range)?.swap_remove(1))
     }
+
+    /// The counts of `filter`.
+    pub fn counts(&self, filter: usize) -> impl Iterator<Item = i64> {
+        (0..self.groups.len()).map(move |entry| self.counts.get(entry, filter))
+    }
+
+    /// Whether an entry's value is in no set any more.
+    pub fn is_gone(&self, entry: usize) -> bool {
+        self.counts.is_gone(entry)
+    }
+}
+
+/// An entry that changed, and its group.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    entry: u32,
+    group: u32,
 }
 
 /// The values of one argument, by group, with a count for each filter.
@@ -64,11 +80,10 @@ pub struct Distinct {
 
     /// Keys are (group, value).
     entries: Groups,
-    /// By entry, then filter.
-    counts: Vec<i64>,
+    counts: DistinctCounts,
     /// By entry: whether it is in the list of what changed.
     listed: Vec<bool>,
-    changed: Vec<u32>,
+    changed: Vec<Changed>,
     lookup: Lookup,
     transitions: Vec<Transitions>,
 }
@@ -81,7 +96,7 @@ impl Distinct {
             filters: Vec::new(),
             append_only,
             entries: Groups::new(&[DataType::UInt32, data_type.clone()])?,
-            counts: Vec::new(),
+            counts: DistinctCounts::new(append_only),
             listed: Vec::new(),
             changed: Vec::new(),
             lookup: Lookup::default(),
@@ -100,6 +115,7 @@ impl Distinct {
             return known;
         }
         self.filters.push(filter);
+        self.counts.add_filter();
         self.transitions.push(Transitions::default());
         self.filters.len() - 1
     }
@@ -129,7 +145,7 @@ impl Distinct {
         };
         let mut lookup = std::mem::take(&mut self.lookup);
         self.entries.find_or_insert(&keys, keys[0].len(), &mut lookup)?;
-        self.counts.resize(self.entries.slots() * self.filters.len(), 0);
+        self.counts.grow(self.entries.slots());
         self.listed.resize(self.entries.slots(), false);
         for (index, entry) in lookup.groups.iter().enumerate() {
             let row = rows.as_ref().map_or(index, |rows| rows[index] as usize);
@@ -161,16 +177,13 @@ impl Distinct {
 
     #[inline]
     fn add(&mut self, filter: usize, entry: u32, group: u32, row: usize, diff: i64) {
-        let count = &mut self.counts[entry as usize * self.filters.len() + filter];
-        let old = *count;
-        let new = if self.append_only { 1 } else { old + diff };
+        let (old, new) = self.counts.add(entry as usize, filter, diff);
         if old == new {
             return;
         }
-        *count = new;
         if !self.listed[entry as usize] {
             self.listed[entry as usize] = true;
-            self.changed.push(entry);
+            self.changed.push(Changed { entry, group });
         }
         if (old > 0) != (new > 0) {
             let transitions = &mut self.transitions[filter];
@@ -190,24 +203,24 @@ impl Distinct {
         Ok(take(column, &UInt32Array::from(transitions.rows.clone()), None)?)
     }
 
-    /// The entries that changed since this was asked last; those without counts are forgotten.
-    pub fn take_changed(&mut self) -> Result<ChangedEntries, OperatorError> {
-        let changed = std::mem::take(&mut self.changed);
-        let values = self.entries.keys(&changed)?.swap_remove(1);
-        let groups = self.owners(&changed)?;
-        let width = self.filters.len();
-        let mut counts = vec![Vec::with_capacity(changed.len()); width];
-        for entry in &changed {
-            let own = &self.counts[*entry as usize * width..][..width];
-            for (column, count) in counts.iter_mut().zip(own) {
-                column.push(*count);
-            }
-            self.listed[*entry as usize] = false;
-            if own.iter().all(|count| *count == 0) {
-                self.entries.remove(*entry);
-            }
+    /// The entries that changed since this was asked last, as far as they are to be written; those
+    /// without counts are forgotten.
+    pub(super) fn take_changed(&mut self, written: &Written<'_>) -> ChangedEntries {
+        let all = std::mem::take(&mut self.changed);
+        let is_gone = |changed: &Changed| self.counts.is_gone(changed.entry as usize);
+        let mut groups: Vec<u32> = all.iter().map(|changed| changed.group).collect();
+        let mut entries: Vec<u32> = all.iter().map(|changed| changed.entry).collect();
+        let gone: Vec<u32> = match self.append_only {
+            true => Vec::new(),
+            false => all.iter().filter(|changed| is_gone(changed)).map(|changed| changed.entry).collect(),
+        };
+        if let Some(mask) = written.mask(&groups, |index| is_gone(&all[index])) {
+            (groups, entries) = (retained(groups, &mask), retained(entries, &mask));
         }
-        Ok(ChangedEntries { groups, values, counts })
+        let (keys, counts) = (self.entries.copied(&entries), self.counts.copied(&entries));
+        all.iter().for_each(|changed| self.listed[changed.entry as usize] = false);
+        gone.into_iter().for_each(|entry| self.entries.remove(entry));
+        ChangedEntries { groups, keys, counts }
     }
 
     /// Keeps only the entries of groups that have a new number in `renamed` (by the old one), and
@@ -225,11 +238,11 @@ impl Distinct {
         entries.find_or_insert(&keys, old.len(), &mut self.lookup)?;
 
         // They were inserted in order, so the new numbers are 0, 1, ….
-        let width = self.filters.len();
-        let counts = |entry: &u32| self.counts[*entry as usize * width..][..width].iter().copied();
-        self.counts = old.iter().flat_map(counts).collect();
+        self.counts = self.counts.copied(&old);
         self.listed = kept(&self.listed, &old);
-        self.changed = (0..old.len() as u32).filter(|entry| self.listed[*entry as usize]).collect();
+        let listed = (0..old.len()).filter(|entry| self.listed[*entry]);
+        self.changed =
+            listed.map(|entry| Changed { entry: entry as u32, group: new_owner(&stay[entry]) }).collect();
         self.entries = entries;
         Ok(())
     }
@@ -251,14 +264,12 @@ impl Distinct {
         let keys: [ArrayRef; 2] = [Arc::new(UInt32Array::from(groups.to_vec())), Arc::clone(values)];
         let mut lookup = std::mem::take(&mut self.lookup);
         self.entries.find_or_insert(&keys, groups.len(), &mut lookup)?;
-        let width = self.filters.len();
-        self.counts.resize(self.entries.slots() * width, 0);
+        self.counts.grow(self.entries.slots());
         self.listed.resize(self.entries.slots(), false);
         for (filter, column) in counts.iter().enumerate() {
             let column = column.as_primitive::<Int64Type>();
             for (entry, count) in lookup.groups.iter().zip(column.values()) {
-                let known = &mut self.counts[*entry as usize * width + filter];
-                *known = if self.append_only { (*count).max(*known) } else { *count };
+                self.counts.load(*entry as usize, filter, *count);
             }
         }
         self.lookup = lookup;
@@ -268,8 +279,8 @@ impl Distinct {
     /// Bytes held, roughly.
     pub fn memory(&self) -> usize {
         self.entries.memory()
-            + self.counts.capacity() * 8
+            + self.counts.memory()
             + self.listed.capacity()
-            + self.changed.capacity() * 4
+            + self.changed.capacity() * size_of::<Changed>()
     }
 }

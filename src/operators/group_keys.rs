@@ -1,4 +1,5 @@
-//! The two ways in which [`super::groups::Groups`] keeps keys: words, and bytes in an arena.
+//! The two ways in which [`super::groups::Groups`] keeps keys: words, and bytes in an arena. Keys that are
+//! handed over are copied as they lie ([`CopiedKeys`]): to make columns of them costs three times as much.
 
 use super::accumulator::kept;
 use super::groups::{Lookup, NO_GROUP, Slots, find};
@@ -9,8 +10,10 @@ use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt32Type, UInt64Type,
 };
+use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 use hashbrown::HashTable;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Keys whose columns fit in a word each: `columns` words a group, then the mask of NULLs.
@@ -68,17 +71,11 @@ impl WordKeys {
         }
     }
 
-    pub fn columns(&self, groups: &[u32]) -> Vec<ArrayRef> {
+    pub fn copied(&self, groups: &[u32]) -> CopiedKeys {
         let stride = self.stride();
-        let mask = |g: u32| self.words[g as usize * stride + stride - 1];
-        let any_null = groups.iter().fold(0, |all, g| all | mask(*g));
-        let column = |(index, data_type): (usize, &DataType)| {
-            let nulls: Option<NullBuffer> = (any_null >> index & 1 == 1)
-                .then(|| NullBuffer::from_iter(groups.iter().map(|g| mask(*g) >> index & 1 == 0)));
-            let words = groups.iter().map(|g| self.words[*g as usize * stride + index]);
-            unpack(data_type, words, nulls)
-        };
-        self.types.iter().enumerate().map(column).collect()
+        let mut words = Vec::with_capacity(groups.len() * stride);
+        groups.iter().for_each(|g| words.extend_from_slice(&self.words[*g as usize * stride..][..stride]));
+        CopiedKeys::Words { types: self.types.clone(), words }
     }
 
     pub fn keep(&mut self, groups: &[u32]) {
@@ -199,6 +196,20 @@ fn pack(column: &ArrayRef, index: usize, stride: usize, packed: &mut [u64]) {
     }
 }
 
+/// The columns of keys that lie one after another.
+fn unpack_all(types: &[DataType], words: &[u64]) -> Vec<ArrayRef> {
+    let stride = types.len() + 1;
+    let mask = |key: &[u64]| key[stride - 1];
+    let keys = words.chunks_exact(stride);
+    let any_null = keys.clone().fold(0, |all, key| all | mask(key));
+    let column = |(index, data_type): (usize, &DataType)| {
+        let nulls: Option<NullBuffer> = (any_null >> index & 1 == 1)
+            .then(|| NullBuffer::from_iter(keys.clone().map(|key| mask(key) >> index & 1 == 0)));
+        unpack(data_type, keys.clone().map(|key| key[index]), nulls)
+    };
+    types.iter().enumerate().map(column).collect()
+}
+
 fn unpack(data_type: &DataType, words: impl Iterator<Item = u64>, nulls: Option<NullBuffer>) -> ArrayRef {
     fn array<T: ArrowPrimitiveType>(
         words: impl Iterator<Item = u64>,
@@ -236,7 +247,7 @@ fn normal_f64(v: f64) -> f64 {
 
 /// Keys of any type, as arrow-row's bytes one after another in an arena.
 pub(super) struct ByteKeys {
-    converter: RowConverter,
+    converter: Arc<RowConverter>,
 
     arena: Vec<u8>,
     /// Where each group's key lies.
@@ -253,6 +264,7 @@ impl ByteKeys {
     pub fn new(types: &[DataType]) -> Result<Self, OperatorError> {
         let converter = RowConverter::new(types.iter().map(|t| SortField::new(t.clone())).collect())?;
         let scratch = converter.empty_rows(0, 0);
+        let converter = Arc::new(converter);
         Ok(Self { converter, arena: Vec::new(), spans: Vec::new(), garbage: 0, scratch })
     }
 
@@ -304,9 +316,13 @@ impl ByteKeys {
         Ok(())
     }
 
-    pub fn columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>, OperatorError> {
-        let parser = self.converter.parser();
-        Ok(self.converter.convert_rows(groups.iter().map(|g| parser.parse(self.key(*g))))?)
+    pub fn copied(&self, groups: &[u32]) -> CopiedKeys {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(groups.len()));
+        for group in groups {
+            bytes.extend_from_slice(self.key(*group));
+            ends.push(bytes.len());
+        }
+        CopiedKeys::Bytes { converter: Arc::clone(&self.converter), bytes, ends }
     }
 
     pub fn remove(&mut self, group: u32) {
@@ -337,6 +353,40 @@ impl ByteKeys {
 
     pub fn memory(&self) -> usize {
         self.arena.capacity() + self.spans.capacity() * size_of::<(usize, u32)>() + self.scratch.size()
+    }
+}
+
+/// Keys as they lay in their table: cheap to take, and made columns of where there is time.
+pub(super) enum CopiedKeys {
+    /// Without columns.
+    None,
+    Words {
+        types: Vec<DataType>,
+        words: Vec<u64>,
+    },
+    Bytes {
+        converter: Arc<RowConverter>,
+        bytes: Vec<u8>,
+        ends: Vec<usize>,
+    },
+}
+
+impl CopiedKeys {
+    /// The columns of the keys `range`.
+    pub fn columns(&self, range: Range<usize>) -> Result<Vec<ArrayRef>, ArrowError> {
+        match self {
+            CopiedKeys::None => Ok(Vec::new()),
+            CopiedKeys::Words { types, words } => {
+                let stride = types.len() + 1;
+                Ok(unpack_all(types, &words[range.start * stride..range.end * stride]))
+            }
+            CopiedKeys::Bytes { converter, bytes, ends } => {
+                let parser = converter.parser();
+                let start = |key: usize| key.checked_sub(1).map_or(0, |before| ends[before]);
+                let key = |key: usize| parser.parse(&bytes[start(key)..ends[key]]);
+                converter.convert_rows(range.map(key))
+            }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use hashbrown::HashTable;
 
 use super::accumulator::kept;
-use super::group_keys::{ByteKeys, WordKeys};
+use super::group_keys::{ByteKeys, CopiedKeys, WordKeys};
 
 /// What [`Groups::find`] gives for a key that has no group.
 pub const NO_GROUP: u32 = u32::MAX;
@@ -127,10 +127,15 @@ impl Groups {
 
     /// The key columns of `groups`.
     pub fn keys(&self, groups: &[u32]) -> Result<Vec<ArrayRef>, OperatorError> {
+        Ok(self.copied(groups).columns(0..groups.len())?)
+    }
+
+    /// The keys of `groups`, to be made columns of later.
+    pub(super) fn copied(&self, groups: &[u32]) -> CopiedKeys {
         match &self.keys {
-            Keys::None => Ok(Vec::new()),
-            Keys::Words(keys) => Ok(keys.columns(groups)),
-            Keys::Bytes(keys) => keys.columns(groups),
+            Keys::None => CopiedKeys::None,
+            Keys::Words(keys) => keys.copied(groups),
+            Keys::Bytes(keys) => keys.copied(groups),
         }
     }
 

@@ -15,6 +15,7 @@ mod aggregate_failures;
 mod aggregate_same;
 mod aggregate_state;
 pub mod distinct;
+mod distinct_counts;
 pub mod emit_on_close;
 pub mod expand;
 pub mod expiry;

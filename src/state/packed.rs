@@ -98,11 +98,17 @@ impl Writes {
         Ok(())
     }
 
-    /// The same, of rows whose keys are told by number.
-    pub fn packed_groups(&mut self, table: TableId, rows: Grouped, epoch: Epoch) -> Result<(), StateError> {
-        let number = first_number(epoch, rows.key_of.len())?;
+    /// The same, of so many rows, which `grouped` gives, and whose keys are told by number.
+    pub fn packed_groups(
+        &mut self,
+        table: TableId,
+        rows: usize,
+        epoch: Epoch,
+        grouped: impl FnOnce() -> Result<Grouped, StateError> + Send + 'static,
+    ) -> Result<(), StateError> {
+        let number = first_number(epoch, rows)?;
         self.later(table, move |runs| {
-            let Grouped { codec, keys, vnodes, key_of, columns } = rows;
+            let Grouped { codec, keys, vnodes, key_of, columns } = grouped()?;
             let keys = codec.encode_all(&keys, vnodes.len(), Some(&vnodes));
             let mut order: Vec<u64> =
                 key_of.iter().enumerate().map(|(row, key)| u64::from(*key) << 32 | row as u64).collect();
