@@ -318,10 +318,11 @@ fn options(memory: &RocksMemory) -> Options {
     options.set_max_write_buffer_number(4);
     options.set_max_background_jobs(2);
     // What is in memory is hardly ever read here, so many files on the first level cost little, and to
-    // merge them often costs much.
+    // merge them often costs much. At the limit below a flush waits, and with it ticks and checkpoints:
+    // it is there for merges that never catch up, not for one that takes some seconds.
     options.set_level_zero_file_num_compaction_trigger(LEVEL_ZERO_FILES);
-    options.set_level_zero_slowdown_writes_trigger(4 * LEVEL_ZERO_FILES);
-    options.set_level_zero_stop_writes_trigger(8 * LEVEL_ZERO_FILES);
+    options.set_level_zero_slowdown_writes_trigger(16 * LEVEL_ZERO_FILES);
+    options.set_level_zero_stop_writes_trigger(32 * LEVEL_ZERO_FILES);
     options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES);
     options.set_target_file_size_base(FILE_BYTES);
     options.set_merge_operator_associative("weir.add_count", add_counts);
