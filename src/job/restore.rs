@@ -365,9 +365,8 @@ fn specs(
 fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
     let lasting = Arc::downgrade(lasting);
     Arc::new(move |id| {
-        let Some(lasting) = lasting.upgrade() else { return 1 };
-        let own = lasting.catalog().by_id(id).and_then(|object| object.parallelism);
-        own.map_or_else(|| lasting.settings().parallelism, usize::from)
+        let lasting = lasting.upgrade();
+        lasting.map_or(1, |lasting| super::rescale::actors_of(&lasting.config, &lasting.catalog(), id))
     })
 }
 
