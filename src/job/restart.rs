@@ -25,6 +25,8 @@ use weir_catalog::{Object, ObjectId, ObjectState};
 const SPACE_BYTES: u64 = 8 << 20;
 /// How often to look.
 const SPACE_PAUSE: Duration = Duration::from_millis(500);
+/// How often it is tried to make durable that something has filled.
+const FINISH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
@@ -276,9 +278,14 @@ async fn refill(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: Ob
     finished(lasting, incarnation, object).await;
 }
 
-/// An object of a CREATE in the background is filled.
+/// An object of a CREATE in the background is filled, or filled again. Where that can't be made durable, it
+/// is tried again as long as this dataflow runs: the next one fills it anew.
 async fn finished(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: ObjectId) {
-    if let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
+        clock::sleep(FINISH_PAUSE).await;
+        if !lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation)) {
+            return;
+        }
+    while let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
         tracing::warn!(%object, %error, "an object that has filled again is not ready");
     }
 }

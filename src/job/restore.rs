@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use weir_catalog::{CatalogSnapshot, JobId, Object, ObjectId, ObjectState, TableId};
+use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
 
 /// What a start waits for.
@@ -113,8 +113,7 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         coordinator_thread: Mutex::new(Some(thread)),
     });
     let specs = specs(lasting, &incarnation, manifest.as_ref())?;
-    let filling =
-        specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
+    let filling = refilling(lasting, &specs)?;
     let from = RestoredState {
         channels: channels_of(manifest.as_ref(), &*published.state)?,
         state: published.state,
@@ -368,6 +367,23 @@ fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
         let lasting = lasting.upgrade();
         lasting.map_or(1, |lasting| super::rescale::actors_of(&lasting.config, &lasting.catalog(), id))
     })
+/// The jobs that the checkpoint lacks, and that have a past to fill from. Nobody reads them before they are
+/// filled, also if they were created once: their rows, and those of what reads them, are as good as none.
+fn refilling(lasting: &Lasting, specs: &[JobSpec]) -> Result<Vec<ObjectId>, JobError> {
+    let filling = |spec: &&JobSpec| !spec.restored && fills(spec.plan.as_ref());
+    let lacking: Vec<&JobSpec> = specs.iter().filter(filling).collect();
+    let created = lacking.iter().filter(|spec| spec.object.state == ObjectState::Created);
+    let refill: Vec<CatalogChange> = created.map(|spec| CatalogChange::Refill(spec.object.id)).collect();
+    if !refill.is_empty() {
+        tracing::warn!(
+            jobs = refill.len(),
+            "the checkpoint lacks jobs that were created after it: they are filled anew"
+        );
+        lasting.log_changes(&refill)?;
+    }
+    Ok(lacking.iter().map(|spec| spec.object.id).collect())
+}
+
 }
 
 /// Whether operators `now` are those that state was `stored` by. Which numbers they have does not count:
