@@ -192,7 +192,7 @@ impl SavepointDir {
             return Err(missing(&shown));
         }
         let name = percent_decoded(name)?;
-        let objects = Objects::connect(&above, &name, RETRIES)?;
+        let objects = Objects::connect(&above, name.as_str(), RETRIES)?;
         let attempt = format!("{:08x}", Uuid::new_v4().as_fields().0);
         Ok(Self { shown, objects, attempt, throttle: Throttle::default() })
     }

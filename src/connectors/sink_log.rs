@@ -196,9 +196,7 @@ impl SinkLog {
     pub fn set_ahead(&self, restored: Option<Epoch>) -> io::Result<()> {
         let path = self.dir.join(AHEAD);
         match restored {
-            Some(restored) => {
-                durable::write_atomically(&path, format!("{restored}\n").as_bytes(), "sink_ahead")
-            }
+            Some(restored) => Self::note_ahead(&self.dir, restored),
             None if path.exists() => fs::remove_file(&path).and_then(|()| durable::sync_dir(&self.dir)),
             None => Ok(()),
         }
@@ -213,6 +211,13 @@ impl SinkLog {
     fn release(&self, name: &str, change: impl FnOnce(&mut FileUse)) {
         let mut files = self.files.lock();
         let Some(file) = files.get_mut(name) else { return };
+    /// Keeps that the target of the sink whose log is in `dir` was found ahead of the epoch `restored`.
+    pub fn note_ahead(dir: &Path, restored: Epoch) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        durable::write_atomically(&dir.join(AHEAD), format!("{restored}\n").as_bytes(), "sink_ahead")?;
+        durable::sync_dir(durable::parent(dir))
+    }
+
         change(file);
         if !file.open && file.waiting == 0 {
             files.remove(name);

@@ -164,12 +164,11 @@ impl Database {
         config: Arc<crate::config::Config>,
         binding: Binding,
     ) -> Result<Arc<Database>, JobError> {
-        let arrives = config.restore.clone();
         let lasting = work::blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
-        if let Some(url) = arrives {
-            super::arrival::fill(&lasting, &url).await?;
+        if let Some(url) = &lasting.arrives {
+            super::arrival::fill(&lasting, url).await?;
         }
         match &lasting.catalog().stopped {
             Some(savepoint) => {

@@ -20,6 +20,7 @@ mod build;
 mod build_stateful;
 mod change;
 mod committers;
+mod comeback;
 mod create;
 mod edges;
 pub mod graph;

@@ -352,6 +352,9 @@ pub(super) fn switch(lasting: &Lasting, savepoint: &Savepoint, prepared: Prepare
     let storage = lasting.storage.lock();
     storage.write_staged(&staged::state(storage.root()), &mut manifest).map_err(io)?;
     drop(storage);
+        catalog: None,
+        promised: Vec::new(),
+        ahead: Vec::new(),
     failpoint::hit("restore.before_switch").map_err(io)?;
     // Nobody reads the rows of before by the catalog of after.
     let nothing = MemoryStore::new().snapshot();

@@ -81,7 +81,9 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let (sender, messages) = mpsc::channel();
     let coordinator = CoordinatorHandle::new(sender);
     let handles = take_up_promises(lasting, manifest.as_ref())?;
-    let committers = Arc::new(committers(lasting, &coordinator, (restored, handles.clone())));
+    // What a lost disk would take back is not to be in any target: the next checkpoint carries it.
+    let wait = manifest.as_ref().is_some_and(|manifest| !lasting.storage.lock().is_kept(manifest));
+    let committers = Arc::new(committers(lasting, &coordinator, (restored, handles.clone()), wait));
     let ground = Ground {
         workers: lasting.config.parallelism,
         parallelism: parallelism(lasting),
@@ -132,6 +134,7 @@ fn committers(
     lasting: &Arc<Lasting>,
     coordinator: &CoordinatorHandle,
     promised: (Epoch, Vec<CommitHandle>),
+    wait: bool,
 ) -> Committers {
     Committers::new(
         (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
@@ -139,6 +142,7 @@ fn committers(
         (lasting.sink_logs.clone(), lasting.leftovers.clone()),
         coordinator.clone(),
         promised,
+        wait,
         super::pause::LogLimit::of(lasting),
     )
 }
@@ -291,6 +295,7 @@ fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerp
         generation: lasting.data_dir.generation(),
         catalog: Arc::new(move || of_catalog.upgrade().map_or_else(|| empty.clone(), |l| l.catalog())),
         fingerprints: fingerprints.clone(),
+        sink_logs: lasting.sink_logs.clone(),
         completed: Arc::new(move |contents| dml.forget(contents.dml_position)),
         retain: Arc::new(move || {
             let Some(lasting) = of_retain.upgrade() else { return };
