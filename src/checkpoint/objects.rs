@@ -121,9 +121,9 @@ impl Objects {
         RUNTIME.block_on(async { self.store.get(&path).await?.bytes().await }).map_err(|e| error(&e))
     }
 
-    /// The names of all objects whose names begin with the folder `prefix`.
+    /// The names of all objects in the folder `prefix`; of all, if that is empty.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let path = self.path(prefix);
+        let path = if prefix.is_empty() { self.root.clone() } else { self.path(prefix) };
         let found = self.store.list(Some(&path)).map_ok(|meta| meta.location).try_collect::<Vec<_>>();
         let found = RUNTIME.block_on(found).map_err(|e| error(&e))?;
         let name = |path: &ObjectPath| {

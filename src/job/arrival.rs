@@ -107,7 +107,7 @@ fn above(config: &Config, savepoint: &Savepoint) -> Result<(u64, crate::stream::
 
 /// Fills the database, which is empty, with what the savepoint holds.
 pub(super) async fn fill(lasting: &Arc<Lasting>, url: &str) -> Result<(), JobError> {
-    let dir = open(url, true).await?;
+    let dir = open(url).await?;
     let savepoint = read(&dir).await?;
     let (of_fit, saved) = (Arc::clone(lasting), Arc::clone(&savepoint));
     let fitted = blocking(move || fit(&of_fit, &saved, RestoreOptions::default())).await?;

@@ -179,6 +179,7 @@ impl Database {
         }
         let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
         cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
+        super::attempts::clean(&lasting).map_err(|e| JobError::io("read the savepoints' directory", &e))?;
         Ok(Arc::new(Database { lasting }))
     }
 

@@ -151,7 +151,7 @@ fn committers(
 /// is left to the sinks' writers.
 fn take_up_promises(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<Vec<CommitHandle>, JobError> {
     let handles = manifest.map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
-    open_sink_logs(lasting, &handles, manifest.and_then(|m| m.savepoint))?;
+    open_sink_logs(lasting, &handles, manifest)?;
     let hidden = manifest.filter(|m| m.unaligned).map(|m| m.epoch);
     let (carried, released) = handles.into_iter().partition(|handle| Some(handle.epoch) == hidden);
     lasting.sink_logs.carry(carried);
@@ -196,19 +196,21 @@ fn start_apply(
     ApplyHandle::start(store, epoch, dml_position, RunPool::within(lasting.config.memory_limit))
 }
 
-/// Opens the sinks' logs, and removes from them what nobody promised. Where it is a `savepoint` that was
-/// restored, no target may hold more than that: whoever opens it looks, also after later checkpoints.
+/// Opens the sinks' logs, and removes from them what nobody promised. Where it is a savepoint that was
+/// restored, no target may hold more than that, or than what was found ahead of before: whoever opens it
+/// looks, also after later checkpoints.
 fn open_sink_logs(
     lasting: &Lasting,
     handles: &[CommitHandle],
-    savepoint: Option<Epoch>,
+    manifest: Option<&Manifest>,
 ) -> Result<(), JobError> {
     let io = |e: std::io::Error| JobError::io("open the sink log", &e);
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
         let log = lasting.sink_logs.open(object.id, &of_sink).map_err(io)?;
-        if let Some(savepoint) = savepoint {
-            log.set_ahead(Some(savepoint)).map_err(io)?;
+        if let Some((manifest, savepoint)) = manifest.and_then(|m| Some((m, m.savepoint?))) {
+            let before = manifest.ahead.iter().find(|(sink, _)| *sink == object.id);
+            log.set_ahead(Some(before.map_or(savepoint, |(_, epoch)| *epoch.min(&savepoint)))).map_err(io)?;
         }
     }
     Ok(())
@@ -293,9 +295,9 @@ fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerp
         storage: lasting.storage.clone(),
         database: lasting.data_dir.database(),
         generation: lasting.data_dir.generation(),
+        sink_logs: lasting.sink_logs.clone(),
         catalog: Arc::new(move || of_catalog.upgrade().map_or_else(|| empty.clone(), |l| l.catalog())),
         fingerprints: fingerprints.clone(),
-        sink_logs: lasting.sink_logs.clone(),
         completed: Arc::new(move |contents| dml.forget(contents.dml_position)),
         retain: Arc::new(move || {
             let Some(lasting) = of_retain.upgrade() else { return };
@@ -365,13 +367,6 @@ fn specs(
     Ok(specs)
 }
 
-/// How many actors the fragments of an object's job are to have, as the catalog has it now.
-fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
-    let lasting = Arc::downgrade(lasting);
-    Arc::new(move |id| {
-        let lasting = lasting.upgrade();
-        lasting.map_or(1, |lasting| super::rescale::actors_of(&lasting.config, &lasting.catalog(), id))
-    })
 /// The jobs that the checkpoint lacks, and that have a past to fill from. Nobody reads them before they are
 /// filled, also if they were created once: their rows, and those of what reads them, are as good as none.
 fn refilling(lasting: &Lasting, specs: &[JobSpec]) -> Result<Vec<ObjectId>, JobError> {
@@ -389,6 +384,13 @@ fn refilling(lasting: &Lasting, specs: &[JobSpec]) -> Result<Vec<ObjectId>, JobE
     Ok(lacking.iter().map(|spec| spec.object.id).collect())
 }
 
+/// How many actors the fragments of an object's job are to have, as the catalog has it now.
+fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
+    let lasting = Arc::downgrade(lasting);
+    Arc::new(move |id| {
+        let lasting = lasting.upgrade();
+        lasting.map_or(1, |lasting| super::rescale::actors_of(&lasting.config, &lasting.catalog(), id))
+    })
 }
 
 /// Whether operators `now` are those that state was `stored` by. Which numbers they have does not count:
