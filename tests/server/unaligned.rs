@@ -37,7 +37,7 @@ async fn pipeline(weir: &Weir, postgres: &Postgres, files: &Path) {
              CREATE SINK per_bidder FROM totals
                WITH (connector = 'postgres', type = 'upsert', primary_key = 'bidder', hostname = '127.0.0.1',
                      port = '{}', username = 'postgres', database.name = 'postgres', table.name = 'per_bidder');
-             ALTER DATABASE dev SET barrier.interval = '20s';
+             ALTER DATABASE dev SET barrier.interval = '5min';
              CHECKPOINT;",
             weir.path("in").display(),
             files.display(),
@@ -91,7 +91,7 @@ async fn killed_while_it_replays(weir: &mut Weir) {
 /// With `s3` the disk is lost as well.
 async fn overtaken_and_restored(before: usize, after: usize, s3: Option<&S3>) {
     let (before, after) = (format!("parallelism={before}"), format!("parallelism={after}"));
-    let common = ["--set", "checkpoint.interval=0", "--set", "checkpoint.timeout=1s", "--set"];
+    let common = ["--set", "checkpoint.interval=0", "--set"];
     let options = |parallelism| [common.as_slice(), &[parallelism]].concat();
     let postgres = Postgres::start().await;
     let target = postgres.connect().await;
@@ -112,6 +112,7 @@ async fn overtaken_and_restored(before: usize, after: usize, s3: Option<&S3>) {
     weir.wait_ready().await;
     offer(&weir, "b", 1000..ROWS);
     let client = wait_queue(&weir).await;
+    run(&client, "ALTER DATABASE dev SET checkpoint.timeout = '1s'").await;
     let error = client.batch_execute("CHECKPOINT").await.expect_err("it takes seconds");
     let message = error.as_db_error().expect("the server's").message().to_owned();
     assert!(message.contains("timed out"), "{message}");
