@@ -127,7 +127,8 @@ struct ServeArguments {
     /// Any setting; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
-    /// Fills the data directory, which must be empty, with the savepoint at a URL.
+    /// Fills the data directory, which must be empty, with the savepoint at a URL, or with the newest checkpoint
+    /// of the checkpoint.storage at it.
     #[arg(long, value_name = "URL")]
     restore: Option<String>,
 }

@@ -17,6 +17,8 @@ pub enum CatalogChange {
     Create(Object),
     /// Marks an object as acknowledged.
     Created(ObjectId),
+    /// An object that was acknowledged lacks its state: it fills anew, and nobody reads it meanwhile.
+    Refill(ObjectId),
     /// Removes an object. Nothing may read it: dependants go first, in their own changes.
     Drop(ObjectId),
     /// Gives an object another name.
@@ -64,6 +66,9 @@ impl CatalogSnapshot {
             }
             CatalogChange::Created(id) => {
                 next.update(*id, |o| o.state = ObjectState::Created)?;
+            }
+            CatalogChange::Refill(id) => {
+                next.update(*id, |o| o.state = ObjectState::Filling)?;
             }
             CatalogChange::Pause(id) => {
                 next.update(*id, |o| o.state = ObjectState::Paused)?;

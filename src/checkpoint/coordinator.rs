@@ -168,6 +168,7 @@ impl Coordinator {
                 vec![Event::WantMutation]
             }
             Message::Filled(job) => self.stop_filling(&[job]).into_iter().collect(),
+            Message::CatalogChanged => vec![Event::Moved],
             Message::Settings(settings) => {
                 self.decider.set(settings);
                 Vec::new()

@@ -104,20 +104,16 @@ impl RemoteStorage {
     }
 
     fn fetch_once(&self, object: &str, files: &[&StateFile], dir: &Path) -> io::Result<()> {
-        let mut parts = Vec::new();
-        for file in files {
+        let create = |file: &&StateFile| {
             let path = dir.join(&file.name);
             let content = File::create(&path).map_err(in_file(&path))?;
-            let at = file.stored.as_ref().map_or(0, |s| s.at);
-            parts.push(Part {
-                path,
-                content,
-                from: at,
-                to: at + file.size,
-                crc32: file.crc32,
-                sum: Default::default(),
-            });
-        }
+            Ok(Part::new(path, content, file))
+        };
+        self.receive(object, files.iter().map(create).collect::<io::Result<_>>()?)
+    }
+
+    /// Downloads what an object holds to where its `parts` go; they are durable on return.
+    pub(super) fn receive(&self, object: &str, parts: Vec<Part>) -> io::Result<()> {
         let mut parts = Parts { at: 0, parts };
         match self.objects()?.download(object, &mut parts, &Cancel::default()) {
             Ok(()) => parts.finish(),
@@ -147,13 +143,22 @@ fn on_disk(
 }
 
 /// A file that is part of what an object holds.
-struct Part {
+pub(super) struct Part {
     path: PathBuf,
     content: File,
     from: u64,
     to: u64,
     crc32: u32,
     sum: crc32fast::Hasher,
+}
+
+impl Part {
+    /// What `file` says of it; `content` takes it.
+    pub(super) fn new(path: PathBuf, content: File, file: &StateFile) -> Self {
+        let from = file.stored.as_ref().map_or(0, |stored| stored.at);
+        let sum = crc32fast::Hasher::new();
+        Self { path, content, from, to: from + file.size, crc32: file.crc32, sum }
+    }
 }
 
 /// What an object holds, as it arrives: each file takes what is its own.

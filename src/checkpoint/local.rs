@@ -41,7 +41,7 @@ impl LocalStorage {
     /// Returns those that exist, oldest first. What was pending when the process before ended is removed.
     pub fn open(root: &Path, database: Uuid, generation: u64) -> io::Result<(Self, Vec<Manifest>)> {
         std::fs::create_dir_all(root).map_err(in_file(root))?;
-        let storage = Self { root: root.to_owned(), database, generation };
+        let storage = Self::at(root, database, generation);
         let (mut completed, mut damaged, mut pending) = (Vec::new(), Vec::new(), Vec::new());
         for epoch in gc::epochs(root)? {
             match storage.read(epoch) {
@@ -63,6 +63,11 @@ impl LocalStorage {
             storage.set_aside(epoch, &error);
         }
         Ok((storage, completed))
+    }
+
+    /// The same before anybody has opened it: nothing is written as `generation` yet.
+    pub fn at(root: &Path, database: Uuid, generation: u64) -> Self {
+        Self { root: root.to_owned(), database, generation }
     }
 
     /// Where it is.

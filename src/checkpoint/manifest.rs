@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use uuid::Uuid;
-use weir_catalog::JobId;
+use weir_catalog::{JobId, ObjectId};
 
 /// The format that this version writes, and the only one that it reads.
 pub const FORMAT: u32 = 1;
@@ -58,6 +58,15 @@ pub struct Manifest {
     /// The epoch of the savepoint that RESTORE made it of: what the targets of its sinks may hold at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub savepoint: Option<Epoch>,
+    /// The catalog of its version, in a remote storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<StateFile>,
+    /// What its promises name, as far as it was not delivered, in a remote storage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub promised: Vec<PromisedPart>,
+    /// Sinks whose targets were found ahead of a restored epoch, which nobody has settled yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<(ObjectId, Epoch)>,
 }
 
 /// A job in a checkpoint.
@@ -85,6 +94,21 @@ pub struct StateFile {
     pub stored: Option<Stored>,
 }
 
+/// A part of a sink's log, which one of its actors has promised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromisedPart {
+    /// The sink.
+    pub sink: ObjectId,
+    /// Its actor.
+    pub actor: u32,
+    /// The epoch that it is of.
+    pub epoch: Epoch,
+    /// Where in the log's file it begins.
+    pub start: u64,
+    /// The log's file; size, checksum and place are the part's.
+    pub file: StateFile,
+}
+
 /// Where the content of a file is in a remote storage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
@@ -103,7 +127,12 @@ impl Manifest {
 
     /// The remote objects that it needs.
     pub fn objects(&self) -> impl Iterator<Item = &str> {
-        self.files.iter().filter_map(|f| Some(f.stored.as_ref()?.object.as_str()))
+        self.stored_files().filter_map(|f| Some(f.stored.as_ref()?.object.as_str()))
+    }
+
+    /// The files of the state, and what goes with it in a remote storage.
+    pub fn stored_files(&self) -> impl Iterator<Item = &StateFile> {
+        self.files.iter().chain(&self.catalog).chain(self.promised.iter().map(|part| &part.file))
     }
 
     /// Writes it into the checkpoint's directory `dir`; durable on return.
@@ -146,7 +175,7 @@ impl Manifest {
         if let Some(handle) = self.handles.iter().find(|h| h.epoch > self.epoch) {
             return Err(format!("sink {} promised epoch {}, which is later", handle.sink, handle.epoch));
         }
-        if let Some(file) = self.files.iter().find(|f| !is_plain_name(&f.name)) {
+        if let Some(file) = self.stored_files().find(|f| !is_plain_name(&f.name)) {
             return Err(format!("\"{}\" is no name of a state file", file.name));
         }
         if let Some(object) = self.objects().find(|object| !is_plain_path(object)) {
@@ -155,7 +184,8 @@ impl Manifest {
         unique(self.files.iter().map(|f| &f.name), "state file")?;
         unique(self.jobs.iter().map(|j| j.job), "job")?;
         unique(self.offsets.iter().map(|(key, _)| key), "offset")?;
-        unique(self.handles.iter().map(|h| (h.sink, h.actor, h.epoch)), "promise")
+        unique(self.handles.iter().map(|h| (h.sink, h.actor, h.epoch)), "promise")?;
+        unique(self.promised.iter().map(|p| (p.sink, p.actor, p.epoch)), "promised part")
     }
 }
 

@@ -139,6 +139,8 @@ pub enum Message {
     Mutate(MutationRequest),
     /// A job that was filling is done or given up.
     Filled(JobId),
+    /// The catalog has changed: the next checkpoint is due as if rows had come.
+    CatalogChanged,
     /// Other settings.
     Settings(Settings),
     /// Ends the thread.

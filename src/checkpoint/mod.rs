@@ -4,6 +4,7 @@
 //! commit. [`decide`] decides, [`coordinator`] does; [`participant`] is what actors and sinks sign.
 //! **Invariants:** only the coordinator makes epochs; a checkpoint exists when its manifest does.
 
+pub mod belongings;
 pub mod channel;
 pub mod checksum;
 pub mod coordinator;
@@ -25,4 +26,5 @@ pub mod transfer;
 pub mod upload;
 
 mod in_flight;
+mod record;
 mod waiters;

@@ -57,8 +57,12 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Those in `below` (a name) at a URL. Nothing is asked of the storage yet.
-    pub fn connect(url: &StorageUrl, below: &str, retries: usize) -> io::Result<Self> {
+    /// Those at a URL, or in the folder `below` (a name) there. Nothing is asked of the storage yet.
+    pub fn connect<'a>(
+        url: &StorageUrl,
+        below: impl Into<Option<&'a str>>,
+        retries: usize,
+    ) -> io::Result<Self> {
         let mut files = None;
         let path = ObjectPath::from_url_path(url.url.path()).map_err(|e| invalid(url, &e))?;
         let (store, root): (Arc<dyn ObjectStore>, _) = match url.scheme {
@@ -74,13 +78,21 @@ impl Objects {
             StorageScheme::Azure => (Arc::new(azure(url, retries)?), path),
             StorageScheme::Hdfs => (hdfs(url)?, path),
         };
-        Ok(Self { store, root: root.join(below), files })
+        let root = below.into().map_or_else(|| root.clone(), |below| root.clone().join(below));
+        Ok(Self { store, root, files })
     }
 
     /// Those of any store.
     #[cfg(test)]
     pub fn of(store: Arc<dyn ObjectStore>) -> Self {
         Self { store, root: ObjectPath::default(), files: None }
+    }
+
+    /// The names of the folders at a URL.
+    pub fn folders(url: &StorageUrl, retries: usize) -> io::Result<Vec<String>> {
+        let Self { store, root, .. } = Self::connect(url, None, retries)?;
+        let listed = RUNTIME.block_on(store.list_with_delimiter(Some(&root))).map_err(|e| error(&e))?;
+        Ok(listed.common_prefixes.iter().filter_map(|p| Some(p.filename()?.to_owned())).collect())
     }
 
     fn path(&self, name: &str) -> ObjectPath {
@@ -109,9 +121,9 @@ impl Objects {
         RUNTIME.block_on(async { self.store.get(&path).await?.bytes().await }).map_err(|e| error(&e))
     }
 
-    /// The names of all objects whose names begin with the folder `prefix`.
+    /// The names of all objects in the folder `prefix`; of all, if that is empty.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let path = self.path(prefix);
+        let path = if prefix.is_empty() { self.root.clone() } else { self.path(prefix) };
         let found = self.store.list(Some(&path)).map_ok(|meta| meta.location).try_collect::<Vec<_>>();
         let found = RUNTIME.block_on(found).map_err(|e| error(&e))?;
         let name = |path: &ObjectPath| {

@@ -7,37 +7,39 @@
 //!     log/00000000000000000013         another one
 //!     shared/0000000007-1/3-000012.sst.zst    a file of the store, named by as many manifests as need it
 //!     small/0000000007-1/4711.zst      the small files of one checkpoint, one behind the other
+//!     catalog/…  sinks/…               what goes with the state (belongings.rs)
 //! ```
 //! Every record of the log is made exclusively (a conditional put) under the number after the last one,
 //! so whoever writes next must know all that was written before. Who opens the log writes a record of
 //! its own: a process that still writes then finds its number taken, and is fenced off for good,
-//! however late its request arrives. So these records stay, but for those of long ago.
+//! however late its request arrives. So these records stay, but for those of long ago. A database that
+//! comes back from a checkpoint before the newest says so in such a record: what lies between is none of
+//! its past.
 //!
 //! **Invariants:** a file is uploaded before a manifest that names it is written, and goes after the
 //! last one that does; no name is given to two contents; the last record stays; a process removes
 //! nothing from the folder of a later generation.
 
-use super::manifest::{Manifest, checked, with_checksum};
+use super::manifest::{Manifest, StateFile};
 use super::objects::Objects;
+use super::record::{LOG, Record, Records, State, record_name};
 use super::transfer::{Throttle, in_parallel};
 use crate::config::StorageSettings;
 use crate::failpoint;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{LazyLock, OnceLock};
 use uuid::Uuid;
 
-const LOG: &str = "log";
 pub(super) const SHARED: &str = "shared";
 pub(super) const SMALL: &str = "small";
+pub(super) const CATALOG: &str = "catalog";
+pub(super) const SINKS: &str = "sinks";
 /// Objects that are removed with one request.
 const REMOVED_AT_ONCE: usize = 500;
-/// Records of beginnings that stay, so that processes that were fenced off find their numbers taken.
-const BEGINNINGS_KEPT: usize = 100;
 /// How often a number that somebody else took is followed by the next one.
 const TRIES: usize = 20;
 
@@ -45,30 +47,6 @@ const TRIES: usize = 20;
 static PROCESS: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
 /// How many storages this process has used.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
-
-/// A record of the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
-    /// Of the process that wrote it.
-    pub(super) generation: u64,
-    /// Which process it was, and which of its storages.
-    pub(super) writer: String,
-    /// A checkpoint; none where a process begins.
-    pub(super) manifest: Option<Manifest>,
-}
-
-impl Record {
-    fn encode(&self) -> io::Result<bytes::Bytes> {
-        Ok(with_checksum(&serde_json::to_string(self)?).into())
-    }
-
-    fn decode(content: &[u8]) -> Result<Self, String> {
-        let content = std::str::from_utf8(content).map_err(|e| e.to_string())?;
-        let record: Record = serde_json::from_str(checked(content)?).map_err(|e| e.to_string())?;
-        record.manifest.as_ref().map_or(Ok(()), Manifest::check)?;
-        Ok(record)
-    }
-}
 
 /// Why a manifest is not in the log.
 #[derive(Debug)]
@@ -94,28 +72,6 @@ pub struct RemoteStorage {
     pub(super) transfers: AtomicUsize,
     pub(super) throttle: Throttle,
     pub(super) state: Mutex<State>,
-}
-
-/// What is known of the log and the files.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    /// The number of the next record; 0 until the log was opened.
-    next: u64,
-    /// Who took over.
-    fenced: Option<String>,
-    manifests: BTreeMap<u64, Manifest>,
-    /// Records that are to go.
-    expired: BTreeSet<u64>,
-    /// Objects that are there.
-    pub(super) there: BTreeSet<String>,
-    /// Those of them that this one put, by name, size and checksum of the file.
-    pub(super) files: HashMap<(String, u64, u32), String>,
-    /// Objects that a pending checkpoint is going to name.
-    pub(super) claimed: BTreeMap<Epoch, BTreeSet<String>>,
-    /// Objects that are to go.
-    condemned: BTreeSet<String>,
-    /// How many names were given.
-    pub(super) named: u64,
 }
 
 impl RemoteStorage {
@@ -169,21 +125,20 @@ impl RemoteStorage {
             return Ok(objects);
         }
         let url = self.settings.url.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let objects = Objects::connect(url, &self.database.to_string(), self.settings.retries)?;
+        let objects = Objects::connect(url, self.database.to_string().as_str(), self.settings.retries)?;
         Ok(self.objects.get_or_init(|| objects))
     }
 
-    /// The highest generation that wrote to the log; 0 if none did.
-    pub fn newest_generation(&self) -> io::Result<u64> {
-        let records = self.read_log()?;
-        Ok(records.iter().filter_map(|(_, r)| Some(r.as_ref().ok()?.generation)).max().unwrap_or(0))
-    }
-
-    /// The highest epoch of a checkpoint in the log; zero if there is none.
-    pub fn newest_epoch(&self) -> io::Result<Epoch> {
-        let records = self.read_log()?;
-        let epoch = |record: &Result<Record, String>| Some(record.as_ref().ok()?.manifest.as_ref()?.epoch);
-        Ok(records.iter().filter_map(|(_, record)| epoch(record)).max().unwrap_or(Epoch::ZERO))
+    /// The highest generation that wrote to the log, and the highest epoch of a checkpoint in it; zero if
+    /// there is none.
+    pub fn newest(&self) -> io::Result<(u64, Epoch)> {
+        let mut newest = (0, Epoch::ZERO);
+        for (_, record) in self.read_log()? {
+            let Ok(record) = record else { continue };
+            let epoch = record.manifest.map_or(Epoch::ZERO, |manifest| manifest.epoch);
+            newest = (newest.0.max(record.generation), newest.1.max(epoch));
+        }
+        Ok(newest)
     }
 
     /// Whether the log was opened.
@@ -191,33 +146,18 @@ impl RemoteStorage {
         self.state.lock().next > 0
     }
 
-    /// Opens the log: from here on no other process writes to it. Removes what nobody names. Once is
-    /// enough.
-    pub fn open(&self) -> io::Result<()> {
+    /// Opens the log: from here on no other process writes to it. Removes what nobody names, but for what
+    /// `pledged` does, a checkpoint that was perhaps stored whole and is not in the log. Once is enough.
+    pub fn open(&self, pledged: Option<&Manifest>) -> io::Result<()> {
         let mut state = self.state.lock();
         if state.next > 0 {
             return Ok(());
         }
         let (number, records) = self.take()?;
-        let (mut whole, mut beginnings) = (true, Vec::new());
-        for (number, record) in records {
-            match record {
-                Ok(Record { manifest: Some(manifest), .. }) => {
-                    state.there.extend(manifest.objects().map(str::to_owned));
-                    state.manifests.insert(number, manifest);
-                }
-                Ok(_) => beginnings.push(number),
-                Err(error) => {
-                    whole = false;
-                    tracing::error!(number, error, "A MANIFEST IS DAMAGED in the checkpoint storage");
-                }
-            }
-        }
-        let gone = beginnings.len().saturating_sub(BEGINNINGS_KEPT);
-        state.expired.extend(&beginnings[..gone]);
         state.next = number + 1;
+        let whole = state.read(records);
         // What a manifest names that can't be read, nobody knows.
-        if whole && let Err(error) = self.condemn_orphans(&mut state) {
+        if whole && let Err(error) = self.condemn_orphans(&mut state, pledged) {
             tracing::warn!(%error, "could not look for files that no checkpoint names");
         }
         if let Err(error) = self.collect(&mut state) {
@@ -226,11 +166,24 @@ impl RemoteStorage {
         Ok(())
     }
 
+    /// Says in the log that the database goes on from the checkpoint of `from`, its generation and epoch:
+    /// what is newer, or damaged, counts no more.
+    pub fn go_on_from(&self, from: (u64, Epoch)) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let number = state.next;
+        let writer = self.writer.clone();
+        let record = Record { generation: self.generation, writer, manifest: None, goes_on_from: Some(from) };
+        self.objects()?.create(&record_name(number), record.encode()?)?;
+        state.next += 1;
+        state.forget_after(from, number);
+        Ok(())
+    }
+
     /// Writes the record with which this generation begins. Returns its number and all before it.
-    #[allow(clippy::type_complexity, reason = "a list of numbered records, any of which may be damaged")]
-    fn take(&self) -> io::Result<(u64, Vec<(u64, Result<Record, String>)>)> {
+    fn take(&self) -> io::Result<(u64, Records)> {
         let objects = self.objects()?;
-        let begins = Record { generation: self.generation, writer: self.writer.clone(), manifest: None };
+        let writer = self.writer.clone();
+        let begins = Record { generation: self.generation, writer, manifest: None, goes_on_from: None };
         for _ in 0..TRIES {
             let records = self.read_log()?;
             let others = records.iter().filter_map(|(_, record)| record.as_ref().ok());
@@ -256,8 +209,7 @@ impl RemoteStorage {
     }
 
     /// All records, by number. One that goes meanwhile is left out.
-    #[allow(clippy::type_complexity, reason = "a list of numbered records, any of which may be damaged")]
-    fn read_log(&self) -> io::Result<Vec<(u64, Result<Record, String>)>> {
+    fn read_log(&self) -> io::Result<Records> {
         let names = self.objects()?.list(LOG)?;
         let number = |name: &String| name.strip_prefix(LOG)?.strip_prefix('/')?.parse::<u64>().ok();
         let numbers: Vec<u64> = names.iter().filter_map(number).collect();
@@ -293,6 +245,18 @@ impl RemoteStorage {
         self.state.lock().manifests.iter().map(|(number, manifest)| (*number, manifest.clone())).collect()
     }
 
+    /// The checkpoints in the log, the newest first.
+    pub fn manifests_newest_first(&self) -> Vec<Manifest> {
+        let mut manifests: Vec<Manifest> = self.state.lock().manifests.values().cloned().collect();
+        manifests.sort_by_key(|manifest| std::cmp::Reverse((manifest.generation, manifest.epoch)));
+        manifests
+    }
+
+    /// Whether a record of the log can't be read.
+    pub fn has_damaged(&self) -> bool {
+        !self.state.lock().damaged.is_empty()
+    }
+
     /// Whether the log has the checkpoint of `generation` and `epoch`.
     pub fn holds(&self, generation: u64, epoch: Epoch) -> bool {
         self.state.lock().manifests.values().any(|m| (m.generation, m.epoch) == (generation, epoch))
@@ -315,7 +279,9 @@ impl RemoteStorage {
             return Err(failed(fenced(self.generation, by)));
         }
         let writer = self.writer.clone();
-        let record = Record { generation: self.generation, writer, manifest: Some(manifest.clone()) };
+        let manifest_of = Some(manifest.clone());
+        let record =
+            Record { generation: self.generation, writer, manifest: manifest_of, goes_on_from: None };
         let content = record.encode().map_err(failed)?;
         for _ in 0..TRIES {
             let number = state.next;
@@ -347,6 +313,20 @@ impl RemoteStorage {
             }
         }
         Err(failed(io::Error::other("the log of the checkpoint storage has no end")))
+    }
+
+    /// Publishes a checkpoint that a process before had stored, and died before it said so: if it did, and
+    /// all of it is there. False: it did not.
+    pub fn publish_pledged(&self, manifest: &Manifest) -> Result<bool, Unpublished> {
+        let mut state = self.state.lock();
+        let is_there =
+            |file: &StateFile| file.stored.as_ref().is_some_and(|s| state.there.contains(&s.object));
+        let whole = manifest.stored_files().all(is_there);
+        let published = if whole { self.append(&mut state, manifest).map(|()| true) } else { Ok(false) };
+        if !published.as_ref().is_err_and(|e| e.perhaps) {
+            state.claimed.remove(&manifest.epoch);
+        }
+        published
     }
 
     /// A pending checkpoint is given up.
@@ -395,7 +375,9 @@ impl RemoteStorage {
         for object in &unnamed {
             state.there.remove(object);
         }
-        state.files.retain(|_, object| state.there.contains(object));
+        let State { files, parts, there, .. } = state;
+        files.retain(|_, object| there.contains(object));
+        parts.retain(|_, part| part.stored.as_ref().is_some_and(|stored| there.contains(&stored.object)));
         state.condemned.extend(unnamed);
         let at_once = if failpoint::any() { 1 } else { REMOVED_AT_ONCE };
         let condemned: Vec<String> = state.condemned.iter().cloned().collect();
@@ -408,12 +390,17 @@ impl RemoteStorage {
     }
 
     /// Finds what was uploaded and never named: by processes that died.
-    fn condemn_orphans(&self, state: &mut State) -> io::Result<()> {
+    fn condemn_orphans(&self, state: &mut State, pledged: Option<&Manifest>) -> io::Result<()> {
         let objects = self.objects()?;
-        for folder in [SHARED, SMALL] {
+        let is_pledged = |name: &String| pledged.is_some_and(|m| m.objects().any(|object| object == name));
+        for folder in [SHARED, SMALL, CATALOG, SINKS] {
             let found = objects.list(folder)?;
             let orphans = found.into_iter().filter(|name| self.is_orphan(name, state));
-            let orphans: Vec<String> = orphans.collect();
+            let (kept, orphans): (Vec<String>, Vec<String>) = orphans.partition(is_pledged);
+            if let Some(pledged) = pledged {
+                state.claimed.entry(pledged.epoch).or_default().extend(kept.iter().cloned());
+            }
+            state.there.extend(kept);
             if !orphans.is_empty() {
                 tracing::info!(count = orphans.len(), folder, "removing files that no checkpoint names");
             }
@@ -428,10 +415,6 @@ impl RemoteStorage {
         let earlier = generation.is_some_and(|g| g <= self.generation) && folder != self.folder;
         earlier && !state.there.contains(name)
     }
-}
-
-fn record_name(number: u64) -> String {
-    format!("{LOG}/{number:020}")
 }
 
 fn fenced(generation: u64, by: &str) -> io::Error {

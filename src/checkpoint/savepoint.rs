@@ -4,7 +4,8 @@
 //!   <url>/savepoint.json              written last, by a conditional put: with it the savepoint exists
 //!                                     one line of JSON, and its crc32 in 8 hexadecimal digits
 //!   <url>/<attempt>/state/000000.entries   the state in order of its keys, cut into files (state/entries.rs)
-//!   <url>/<attempt>/sinks/20005/000000.log what sinks promised and had not delivered, as their logs hold it
+//!   <url>/<attempt>/sinks/20005/000000-0   what sinks promised and had not delivered, as their logs hold it,
+//!                                          cut into files
 //! ```
 //! It names no file outside itself, no store's own format and no address of the server, and nothing
 //! that Weir does ever changes or removes it. The manifest has the length and checksum of every file.
@@ -20,13 +21,14 @@ use crate::config::{StorageScheme, StorageUrl};
 use crate::failpoint;
 use crate::stream::Epoch;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use uuid::Uuid;
 use weir_catalog::ObjectId;
 use weir_catalog::snapshot::CatalogImage;
 
 /// The format that this version writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The name of the manifest.
 pub const FILE_NAME: &str = "savepoint.json";
@@ -72,8 +74,11 @@ pub struct Savepoint {
     pub handles: Vec<CommitHandle>,
     /// The files of the state, in order of their keys.
     pub state: Vec<SavedFile>,
-    /// The files of the sinks.
+    /// The files of the sinks; those of a log in order.
     pub sinks: Vec<SavedLog>,
+    /// Sinks whose targets were found ahead of a restored epoch, which nobody has settled yet.
+    #[serde(default)]
+    pub ahead: Vec<(ObjectId, Epoch)>,
 }
 
 /// A file of a savepoint.
@@ -90,13 +95,16 @@ pub struct SavedFile {
     pub entries: u64,
 }
 
-/// A part of a sink's log.
+/// A log of a sink, or what comes next of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedLog {
     /// The sink.
     pub sink: ObjectId,
     /// What handles call it.
     pub log: String,
+    /// Where in it the file begins: where the one before ends.
+    #[serde(default)]
+    pub at: u64,
     /// The file.
     pub file: SavedFile,
 }
@@ -151,7 +159,15 @@ impl Savepoint {
             return Err(format!("\"{}\" is no name of a log", log.log));
         }
         unique(self.files().map(|f| &f.name), "file")?;
-        unique(self.sinks.iter().map(|log| (log.sink, &log.log)), "log")?;
+        unique(self.sinks.iter().map(|log| (log.sink, &log.log, log.at)), "log")?;
+        let mut ends: BTreeMap<(ObjectId, &str), u64> = BTreeMap::new();
+        for SavedLog { sink, log, at, file } in &self.sinks {
+            let end = ends.entry((*sink, log)).or_default();
+            if at != end {
+                return Err(format!("\"{}\" begins at {at} of its log, where {end} is due", file.name));
+            }
+            *end += file.size;
+        }
         unique(self.jobs.iter().map(|j| j.job), "job")?;
         unique(self.offsets.iter().map(|(key, _)| key), "offset")?;
         unique(self.handles.iter().map(|h| (h.sink, h.actor, h.epoch)), "promise")
@@ -192,9 +208,19 @@ impl SavepointDir {
             return Err(missing(&shown));
         }
         let name = percent_decoded(name)?;
-        let objects = Objects::connect(&above, &name, RETRIES)?;
+        let objects = Objects::connect(&above, name.as_str(), RETRIES)?;
         let attempt = format!("{:08x}", Uuid::new_v4().as_fields().0);
         Ok(Self { shown, objects, attempt, throttle: Throttle::default() })
+    }
+
+    /// The same for an attempt that was begun before.
+    pub fn of_attempt(url: &StorageUrl, attempt: &str) -> io::Result<Self> {
+        Ok(Self { attempt: attempt.to_owned(), ..Self::open(url, true)? })
+    }
+
+    /// What this attempt to write it is called.
+    pub fn attempt(&self) -> &str {
+        &self.attempt
     }
 
     /// Its URL, without options.
@@ -202,11 +228,27 @@ impl SavepointDir {
         &self.shown
     }
 
-    /// An error of the kind `AlreadyExists` if there is a savepoint.
-    pub fn require_free(&self) -> io::Result<()> {
+    /// An error of the kind `AlreadyExists` if there is a savepoint. Where there is none, other attempts may
+    /// have left files, or be about to publish: returns how many attempts.
+    pub fn require_free(&self) -> io::Result<usize> {
         match self.objects.get(FILE_NAME) {
-            Ok(_) => Err(taken(&self.shown)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Ok(_) => return Err(taken(&self.shown)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        let names = self.objects.list("")?;
+        let attempts: BTreeSet<&str> =
+            names.iter().filter_map(|name| Some(name.split_once('/')?.0)).collect();
+        Ok(attempts.len())
+    }
+
+    /// Whether this attempt has become the savepoint. What can't be read counts: it may name its files.
+    pub fn is_published(&self) -> io::Result<bool> {
+        match self.objects.get(FILE_NAME) {
+            Ok(content) => Ok(Savepoint::decode(&content).map_or(true, |savepoint| {
+                savepoint.files().any(|file| file.name.split('/').next() == Some(&self.attempt))
+            })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
         }
     }
@@ -235,12 +277,11 @@ impl SavepointDir {
         failpoint::hit("savepoint.after_manifest")
     }
 
-    /// Removes what this attempt has put: it came to nothing.
-    pub fn give_up(&self) {
-        let removed = self.objects.list(&self.attempt).and_then(|names| self.objects.delete(&names));
-        if let Err(error) = removed {
-            tracing::warn!(url = self.shown, %error, "could not remove the files of a savepoint that failed");
-        }
+    /// Removes what this attempt has put: it came to nothing. Returns how many files that were.
+    pub fn give_up(&self) -> io::Result<usize> {
+        let names = self.objects.list(&self.attempt)?;
+        self.objects.delete(&names)?;
+        Ok(names.len())
     }
 
     /// Reads the manifest. An error of the kind `NotFound` if there is no savepoint.

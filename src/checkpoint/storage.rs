@@ -16,6 +16,7 @@
 //! then of the higher epoch, is the newer; nothing is asked of a remote storage under the lock while
 //! the dataflow runs.
 
+use super::belongings::Belongings;
 use super::download::Fetched;
 use super::gc;
 use super::hold::Holds;
@@ -178,7 +179,7 @@ impl CheckpointStorage {
     /// not on the disk count as well.
     pub fn open_remote(&mut self) -> io::Result<()> {
         let Some(remote) = self.remote.clone().filter(|_| !self.merged) else { return Ok(()) };
-        remote.open()?;
+        remote.open(self.newest_local())?;
         for (_, manifest) in remote.manifests() {
             if manifest.database != self.database {
                 let message = format!("the storage holds checkpoints of database {}", manifest.database);
@@ -191,7 +192,37 @@ impl CheckpointStorage {
         }
         self.sort();
         self.merged = true;
+        self.publish_pledged(&remote);
         Ok(())
+    }
+
+    /// The newest checkpoint that is on the disk.
+    fn newest_local(&self) -> Option<&Manifest> {
+        self.completed.iter().rev().find(|entry| entry.local).map(|entry| &entry.manifest)
+    }
+
+    /// The process before may have died between the two manifests of its last checkpoint: then the remote
+    /// storage gets its own now, before anything is built on what the disk has.
+    fn publish_pledged(&self, remote: &RemoteStorage) {
+        let Some(Entry { manifest, local: true }) = self.completed.last() else { return };
+        if self.is_kept(manifest) {
+            return;
+        }
+        match remote.publish_pledged(manifest) {
+            Ok(true) => {
+                tracing::info!(epoch = %manifest.epoch, "the last checkpoint is in checkpoint.storage now")
+            }
+            Ok(false) => {}
+            Err(Unpublished { error, .. }) => {
+                tracing::warn!(%error, "could not put the last checkpoint into checkpoint.storage");
+            }
+        }
+    }
+
+    /// Whether a checkpoint is where all of them are to be: a lost disk does not take it back. Only then
+    /// sinks may deliver what it promises.
+    pub fn is_kept(&self, manifest: &Manifest) -> bool {
+        self.remote.as_ref().is_none_or(|remote| remote.holds(manifest.generation, manifest.epoch))
     }
 
     /// The remote storage was opened while the dataflow runs: it was away at the start, or is another one
@@ -212,6 +243,10 @@ impl CheckpointStorage {
         }
         let known = |manifest: &Manifest| self.completed.iter().any(|entry| entry.key() == key(manifest));
         remote.disown(found.iter().filter(|(_, m)| !known(m)).map(|(number, _)| *number));
+        // What comes next takes its place.
+        if let Some(pledged) = self.newest_local() {
+            remote.release(pledged.epoch);
+        }
         self.merged = true;
         Ok(())
     }
@@ -371,16 +406,18 @@ impl CheckpointStorage {
 }
 
 /// Makes a checkpoint of the directory that the store has filled for `manifest`, whose `files` and
-/// identity are filled in here. It is durable on return, wherever it is kept; after an error nothing is
-/// left of it, or what is left is whole. It takes its time, and locks `storage` for moments only.
+/// identity are filled in here. Where there is a remote storage, what `belongings` gives goes with it. It is
+/// durable on return, wherever it is kept; after an error nothing is left of it, or what is left is whole.
+/// It takes its time, and locks `storage` for moments only.
 pub fn store(
     storage: &Mutex<CheckpointStorage>,
     manifest: Manifest,
+    belongings: impl FnOnce() -> io::Result<Belongings>,
     cancel: &Cancel,
 ) -> io::Result<Completed> {
     let epoch = manifest.epoch;
     let remote = storage.lock().remote.clone();
-    let completed = fill(storage, remote.as_deref(), manifest, cancel).inspect_err(|_| {
+    let completed = fill(storage, remote.as_deref(), manifest, belongings, cancel).inspect_err(|_| {
         if let Some(remote) = &remote {
             remote.release(epoch);
         }
@@ -407,6 +444,7 @@ fn fill(
     storage: &Mutex<CheckpointStorage>,
     remote: Option<&RemoteStorage>,
     mut manifest: Manifest,
+    belongings: impl FnOnce() -> io::Result<Belongings>,
     cancel: &Cancel,
 ) -> io::Result<Completed> {
     let filled = storage.lock().filled(manifest.epoch);
@@ -414,9 +452,12 @@ fn fill(
     let started = std::time::Instant::now();
     let uploaded = match remote {
         Some(remote) => {
-            remote.open()?;
+            let pledged = storage.lock().newest_local().cloned();
+            remote.open(pledged.as_ref())?;
             storage.lock().opened_late(remote)?;
-            remote.upload(&filled.dir, manifest.epoch, &mut files, cancel)?
+            let state = remote.upload(&filled.dir, manifest.epoch, &mut files, cancel)?;
+            let along = remote.upload_belongings(&belongings()?, &mut manifest, cancel)?;
+            Uploaded { bytes: state.bytes + along.bytes, objects: state.objects + along.objects }
         }
         None => {
             files.iter_mut().for_each(|file| file.stored = None);

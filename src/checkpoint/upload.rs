@@ -10,7 +10,8 @@
 
 use super::manifest::{StateFile, Stored};
 use super::objects::COMPRESSED;
-use super::remote::{RemoteStorage, SHARED, SMALL, State};
+use super::record::State;
+use super::remote::{RemoteStorage, SHARED, SMALL};
 use super::transfer::{Cancel, in_parallel};
 use crate::failpoint;
 use crate::state::durable::{damaged, in_file};
@@ -46,7 +47,7 @@ impl RemoteStorage {
         files: &mut [StateFile],
         cancel: &Cancel,
     ) -> io::Result<Uploaded> {
-        self.open()?;
+        self.open(None)?;
         let going = self.claim(dir, epoch, files);
         let (bytes, objects) = (AtomicU64::new(0), going.len() as u64);
         let uploaded = in_parallel(self.transfers(), &going, |going| {
@@ -95,7 +96,7 @@ impl RemoteStorage {
         format!("{SHARED}/{}/{}-{file}{}", self.folder, state.named, self.suffix())
     }
 
-    fn suffix(&self) -> &'static str {
+    pub(super) fn suffix(&self) -> &'static str {
         if self.compress.load(Ordering::Relaxed) { COMPRESSED } else { "" }
     }
 
@@ -132,7 +133,8 @@ fn is_shared(name: &str) -> bool {
     name.ends_with(".sst")
 }
 
-fn key(file: &StateFile) -> (String, u64, u32) {
+/// What tells a file from others of its name.
+pub(super) fn key(file: &StateFile) -> (String, u64, u32) {
     (file.name.clone(), file.size, file.crc32)
 }
 

@@ -58,6 +58,15 @@ pub struct StorageUrl {
 }
 
 impl StorageUrl {
+    /// Its text, with its options.
+    pub fn to_text(&self) -> String {
+        let mut url = self.url.clone();
+        if !self.options.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.options);
+        }
+        url.to_string()
+    }
+
     /// Reads a URL; none is `local`. The error tells what to write instead.
     pub fn parse(text: &str) -> Result<Option<Self>, String> {
         let text = text.trim();

@@ -90,15 +90,36 @@ impl LogPiece<'_> {
         SealedPart { file: log, start, end: start + self.length(), rows: self.part.rows, covers: 0 }
     }
 
-    /// The log that `pieces` make.
-    pub fn gather(pieces: &[LogPiece<'_>]) -> io::Result<Vec<u8>> {
-        let mut log = MAGIC.to_vec();
-        for piece in pieces {
-            let from = log.len();
-            log.resize(from + piece.length() as usize, 0);
-            piece.file.read_exact_at(&mut log[from..], piece.part.start)?;
+    /// The log that `pieces` make, to be read from its beginning.
+    pub fn log<'a>(pieces: &'a [LogPiece<'a>]) -> impl Read + 'a {
+        MAGIC.chain(PieceReader { pieces, at: 0 })
+    }
+}
+
+/// Reads pieces, one after the other.
+struct PieceReader<'a> {
+    pieces: &'a [LogPiece<'a>],
+    /// Where in the first of them.
+    at: u64,
+}
+
+impl Read for PieceReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some((piece, rest)) = self.pieces.split_first() {
+            let left = piece.length() - self.at;
+            if left == 0 {
+                (self.pieces, self.at) = (rest, 0);
+                continue;
+            }
+            let bytes = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let read = piece.file.read_at(&mut buffer[..bytes], piece.part.start + self.at)?;
+            if read == 0 && bytes > 0 {
+                return Err(damaged(&piece.part.file, "it ends within what was promised"));
+            }
+            self.at += read as u64;
+            return Ok(read);
         }
-        Ok(log)
+        Ok(0)
     }
 }
 
@@ -192,13 +213,18 @@ impl SinkLog {
         }
     }
 
+    /// Keeps that the target of the sink whose log is in `dir` was found ahead of the epoch `restored`.
+    pub fn note_ahead(dir: &Path, restored: Epoch) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        durable::write_atomically(&dir.join(AHEAD), format!("{restored}\n").as_bytes(), "sink_ahead")?;
+        durable::sync_dir(durable::parent(dir))
+    }
+
     /// Keeps that through restarts, or that it is settled.
     pub fn set_ahead(&self, restored: Option<Epoch>) -> io::Result<()> {
         let path = self.dir.join(AHEAD);
         match restored {
-            Some(restored) => {
-                durable::write_atomically(&path, format!("{restored}\n").as_bytes(), "sink_ahead")
-            }
+            Some(restored) => Self::note_ahead(&self.dir, restored),
             None if path.exists() => fs::remove_file(&path).and_then(|()| durable::sync_dir(&self.dir)),
             None => Ok(()),
         }

@@ -155,6 +155,12 @@ impl DmlLog {
         Ok(Arc::new(DmlLog { shared, requests: Some(requests), thread }))
     }
 
+    /// Makes an empty log in `dir` whose first transaction is to be the one after `position`.
+    pub fn begin_after(dir: &Path, position: u64) -> io::Result<()> {
+        std::fs::create_dir_all(dir).map_err(in_file(dir))?;
+        FrameWriter::create(path(dir, position + 1), MAGIC, "dml_log").map(drop)
+    }
+
     /// The position of the newest durable transaction.
     pub fn position(&self) -> u64 {
         self.shared.position.load(Ordering::Acquire)

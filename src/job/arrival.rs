@@ -1,4 +1,5 @@
-//! Arrival: a database is brought to an empty data directory by a savepoint (`weir serve --restore`).
+//! Arrival: a database is brought to an empty data directory by a savepoint (`weir serve --restore`), or comes
+//! back from its checkpoints ([`super::comeback`]).
 //!
 //! ```text
 //!   empty ── marked, with the savepoint's identity above its generation ── as RESTORE DATABASE ── mark removed ── start
@@ -6,6 +7,7 @@
 //! It is the same database somewhere else: its sinks' targets know it, and fence off the server that had
 //! it before. **Invariant:** a directory that is marked is never started from.
 
+use super::comeback::Root;
 use super::incarnation::Lasting;
 use super::manager::JobError;
 use super::replace::{prepare, read, switch};
@@ -13,20 +15,59 @@ use super::replace_fit::fit;
 use super::savepoint::{blocking, of_storage, open, parse};
 use crate::checkpoint::remote::RemoteStorage;
 use crate::checkpoint::savepoint::{Savepoint, SavepointDir};
-use crate::config::Config;
+use crate::config::{Config, StorageUrl};
 use crate::state::data_dir::{Arrival, DataDir};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weir_catalog::{CatalogSnapshot, SqlState};
 use weir_sql::parser::statement::RestoreOptions;
 
-/// Makes the data directory for the database of the savepoint at `url`.
-pub(super) fn data_dir(config: &Config, url: &str) -> Result<DataDir, JobError> {
-    let parsed = parse(url)?;
-    let read = SavepointDir::open(&parsed, true).and_then(|dir| dir.read());
-    let savepoint = read.map_err(|e| of_storage("read the savepoint", &e))?;
-    let (generation, epoch) = above(config, &savepoint)?;
-    let arrival = Arrival { database: savepoint.database, generation, epoch };
+/// A data directory, and how what is in it came there.
+pub(super) struct Opened {
+    pub data_dir: DataDir,
+    /// The savepoint that it is still to be filled with.
+    pub savepoint: Option<String>,
+    /// What is to be said of where it came back from.
+    pub came_back: Option<String>,
+}
+
+/// Opens the data directory, or makes it for what `--restore` brings.
+pub(super) fn data_dir(config: &Config) -> Result<Opened, JobError> {
+    let Some(url) = &config.restore else {
+        let opened = DataDir::open(&config.data_dir);
+        let data_dir = opened.map_err(|e| JobError::io("open the data directory", &e))?;
+        return Ok(Opened { data_dir, savepoint: None, came_back: None });
+    };
+    let parsed = parse_any(url)?;
+    let dir = parse(url).and_then(|parsed| {
+        SavepointDir::open(&parsed, true).map_err(|e| of_storage("read the savepoint", &e))
+    });
+    let read = dir.and_then(|dir| dir.read().map_err(|e| of_storage("read the savepoint", &e)));
+    match read {
+        Ok(savepoint) => {
+            let (generation, epoch) = above(config, &savepoint)?;
+            let data_dir = open_for(config, Arrival { database: savepoint.database, generation, epoch })?;
+            Ok(Opened { data_dir, savepoint: Some(url.clone()), came_back: None })
+        }
+        Err(error) => {
+            let none = [SqlState::UNDEFINED_FILE, SqlState::INVALID_PARAMETER_VALUE].contains(&error.state);
+            let root = if none { Root::find(config, &parsed)? } else { None };
+            let (data_dir, said) = root.ok_or(error)?.bring(config)?;
+            Ok(Opened { data_dir, savepoint: None, came_back: Some(said) })
+        }
+    }
+}
+
+/// Reads a URL of either kind: checkpoints may be at the root of a bucket.
+fn parse_any(url: &str) -> Result<StorageUrl, JobError> {
+    match StorageUrl::parse(url) {
+        Ok(Some(parsed)) => Ok(parsed),
+        _ => parse(url),
+    }
+}
+
+/// Makes the data directory for what arrives.
+pub(super) fn open_for(config: &Config, arrival: Arrival) -> Result<DataDir, JobError> {
     DataDir::open_for(&config.data_dir, arrival).map_err(|e| {
         let mut error = JobError::io("make the data directory", &e);
         if e.kind() == std::io::ErrorKind::AlreadyExists {
@@ -60,14 +101,13 @@ fn above(config: &Config, savepoint: &Savepoint) -> Result<(u64, crate::stream::
         return Err(error);
     }
     let storage = RemoteStorage::new(&settings, savepoint.database, savepoint.generation);
-    let newest = storage.newest_generation().and_then(|generation| Ok((generation, storage.newest_epoch()?)));
-    let (generation, epoch) = newest.map_err(|e| JobError::io("read checkpoint.storage", &e))?;
+    let (generation, epoch) = storage.newest().map_err(|e| JobError::io("read checkpoint.storage", &e))?;
     Ok((generation.max(of_savepoint.0), epoch.max(of_savepoint.1)))
 }
 
 /// Fills the database, which is empty, with what the savepoint holds.
 pub(super) async fn fill(lasting: &Arc<Lasting>, url: &str) -> Result<(), JobError> {
-    let dir = open(url, true).await?;
+    let dir = open(url).await?;
     let savepoint = read(&dir).await?;
     let (of_fit, saved) = (Arc::clone(lasting), Arc::clone(&savepoint));
     let fitted = blocking(move || fit(&of_fit, &saved, RestoreOptions::default())).await?;

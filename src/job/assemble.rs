@@ -5,7 +5,7 @@
 //! actors by the barrier that starts it.
 
 use super::build::{self, BuildContext};
-use super::graph::{Fragment, FragmentInput};
+use super::graph::{Fragment, FragmentInput, may_be_overtaken};
 use super::manager::JobError;
 use crate::connectors::source::Waker;
 use crate::dataflow::actor::{Actor, ActorShared};
@@ -173,7 +173,9 @@ impl Site<'_> {
                     inputs.iter().position(|input| *input == target).map(|number| number as u32)
                 };
                 let numbers = fragment.inputs.iter().map(|(_, target)| number(*target));
-                if let Some(numbers) = numbers.collect::<Option<Vec<u32>>>() {
+                if may_be_overtaken(fragments, index)
+                    && let Some(numbers) = numbers.collect::<Option<Vec<u32>>>()
+                {
                     new.actor = new.actor.with_inputs(numbers);
                 }
                 assembled.actors.push(new);

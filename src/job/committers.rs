@@ -98,17 +98,20 @@ pub struct Committers {
     transactions: Arc<Mutex<Transactions>>,
     /// Sinks whose logs have reached the limit.
     full: Mutex<HashSet<ObjectId>>,
+    /// Sinks that deliver nothing before the next checkpoint is complete; none: there is no need to wait.
+    waiting: Mutex<Option<Vec<(Arc<Object>, Epoch)>>>,
 }
 
 impl Committers {
     /// For sinks restored at `epoch` with `handles` promised, in a life of the dataflow all of whose
-    /// epochs come after `began`.
+    /// epochs come after `began`. With `wait` they deliver nothing before the next checkpoint is complete.
     pub fn new(
         (database, generation): (String, u64),
         began: Epoch,
         (logs, leftovers): (Arc<SinkLogs>, Arc<Leftovers>),
         coordinator: CoordinatorHandle,
         (epoch, handles): (Epoch, Vec<CommitHandle>),
+        wait: bool,
         limit: LogLimit,
     ) -> Self {
         Self {
@@ -125,6 +128,18 @@ impl Committers {
             status: Arc::default(),
             transactions: Arc::default(),
             full: Mutex::default(),
+            waiting: Mutex::new(wait.then(Vec::new)),
+        }
+    }
+
+    /// Starts the committer of `object`, which goes on from the restored checkpoint, if it is a sink: at once,
+    /// or when the next checkpoint is complete. A sink that can't start is its own problem, never the others'.
+    pub fn go_on(&self, object: &Arc<Object>, restored: Epoch) {
+        if let Some(waiting) = &mut *self.waiting.lock() {
+            return waiting.push((Arc::clone(object), restored));
+        }
+        if let Err(error) = self.start(object, restored) {
+            tracing::error!(sink = %object.name, %error, "could not start sink");
         }
     }
 
@@ -232,6 +247,8 @@ impl Committers {
         }
         let sinks: Vec<ObjectId> = running.keys().copied().collect();
         drop(running);
+        let waiting = self.waiting.lock().take();
+        waiting.into_iter().flatten().for_each(|(sink, restored)| self.go_on(&sink, restored));
         self.watch_logs(&sinks);
     }
 
@@ -248,6 +265,9 @@ impl Committers {
 
     /// Ends the committer of a dropped sink and removes its log.
     pub fn remove(&self, sink: ObjectId) {
+        if let Some(waiting) = &mut *self.waiting.lock() {
+            waiting.retain(|(object, _)| object.id != sink);
+        }
         self.full.lock().remove(&sink);
         let committer = self.running.lock().remove(&sink);
         if committer.is_some() || self.logs.dir(sink).exists() {

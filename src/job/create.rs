@@ -45,6 +45,8 @@ pub(super) async fn create(
         end_jobs(lasting, &[object]).await?;
         return Err(error);
     }
+    // What waited until it has filled.
+    tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
     incarnation.start_sink(&object)
 }
 
@@ -94,6 +96,7 @@ pub(super) async fn finish(
         .await
         .map_err(|e| JobError::interrupted(&e))?;
     lasting.log_changes(&[CatalogChange::Created(id)])?;
+    tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
     tracing::info!(name = %object.name, "CREATE in the background is done");
     incarnation.start_sink(object)
 }

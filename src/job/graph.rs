@@ -94,6 +94,40 @@ pub fn inputs(root: &PlanNode) -> Vec<(u32, usize)> {
     fragments.iter().flat_map(of).collect()
 }
 
+/// Whether actors of a fragment may handle a barrier before it has come on all their channels. What has
+/// come by then must be rows that their inputs may hold: where rows of one key come from several actors,
+/// a new one may come before the old one is taken back, and what keeps a row a key would lose both.
+pub fn may_be_overtaken(fragments: &[Fragment], index: usize) -> bool {
+    fragments[index].inputs.iter().all(|(input, _)| match input {
+        // A relation's rows are placed by its key; a source's only come.
+        FragmentInput::Relation(_) => true,
+        FragmentInput::Fragment { from, .. } => keys_stay_apart(&fragments[*from]),
+    })
+}
+
+/// Whether rows of one key that a fragment gives out always come from the same actor. Equal rows without a
+/// key are counted: each actor takes back no more than it gave.
+fn keys_stay_apart(fragment: &Fragment) -> bool {
+    let Some(root) = fragment.nodes.last() else { return false };
+    let known = &root.node.properties;
+    let Some(key) = &known.key else { return true };
+    let by_key = match &known.distribution {
+        Distribution::Hash(columns) => columns.iter().all(|column| key.contains(column)),
+        Distribution::Single => true,
+        Distribution::Any => false,
+    };
+    let keeps = |op: &PlanOp| {
+        matches!(
+            op,
+            PlanOp::Aggregate { .. } | PlanOp::Join { .. } | PlanOp::TopN { .. } | PlanOp::Over { .. }
+        )
+    };
+    // What passes rows on has them where they were.
+    let passes = !fragment.nodes.iter().any(|n| keeps(&n.node.op))
+        && fragment.inputs.iter().all(|(input, _)| matches!(input, FragmentInput::Relation(_)));
+    fragment.parallelism == 1 || known.append_only || by_key || passes
+}
+
 /// Counts how often each stateful part occurs; what is within a part that occurs again counts once.
 fn count_parts(node: &PlanNode, counts: &mut HashMap<String, usize>) {
     if let Some(part) = part_of(node) {
@@ -315,6 +349,29 @@ mod tests {
         let by = Distribution::Hash(vec![0]);
         let exchange = node(PlanOp::Exchange { to: by.clone() }, vec![values], 1, by.clone());
         node(PlanOp::Aggregate { group: vec![0], calls: vec![] }, vec![exchange], 1, by)
+    }
+
+    #[test]
+    fn who_gets_a_key_from_several_actors_waits_for_all_of_them() {
+        let with = |mut node: PlanNode, append_only: bool, key: Option<Vec<usize>>| {
+            (node.properties.append_only, node.properties.key) = (append_only, key);
+            node
+        };
+        let join = || joined(counts(vec![0, 1]), counts(vec![0, 2]));
+        let waits = |join: PlanNode, parallelism: usize| {
+            let by = Distribution::Hash(vec![2]);
+            let fragments = cut(&node(PlanOp::Exchange { to: by.clone() }, vec![join], 3, by), parallelism);
+            let may: Vec<bool> = (0..fragments.len()).map(|i| may_be_overtaken(&fragments, i)).collect();
+            let last = may.len() - 1;
+            assert!(may[..last].iter().all(|may| *may), "{may:?}");
+            !may[last]
+        };
+        // It is placed by column 0.
+        assert!(waits(with(join(), false, Some(vec![1, 2])), 2));
+        assert!(!waits(with(join(), false, Some(vec![0, 2])), 2));
+        assert!(!waits(with(join(), true, Some(vec![1, 2])), 2));
+        assert!(!waits(with(join(), false, None), 2));
+        assert!(!waits(with(join(), false, Some(vec![1, 2])), 1));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!     └─ Incarnation   live store, apply thread, coordinator, workers, committers      (replaceable)
 //! ```
 
+use super::arrival::Opened;
 use super::committers::Committers;
 use super::leftovers::Leftovers;
 use super::manager::{Binding, JobError};
@@ -71,6 +72,10 @@ pub struct Lasting {
     pub sink_logs: Arc<SinkLogs>,
     /// Cleans up after dropped sinks.
     pub leftovers: Arc<Leftovers>,
+    /// The savepoint that an empty data directory is to be filled with.
+    pub arrives: Option<String>,
+    /// What is to be said of where the database came back from.
+    pub came_back: Option<String>,
 
     catalog: RwLock<Arc<CatalogSnapshot>>,
     log: Mutex<FileCatalogLog>,
@@ -106,17 +111,14 @@ impl Lasting {
     /// Opens everything in the data directory that `config` names, or makes it.
     pub fn open(config: Arc<Config>, binding: Binding) -> Result<Arc<Lasting>, JobError> {
         let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
-        let mut data_dir = match &config.restore {
-            Some(url) => super::arrival::data_dir(&config, url)?,
-            None => DataDir::open(&config.data_dir).map_err(io("open the data directory"))?,
-        };
+        let Opened { mut data_dir, savepoint, came_back } = super::arrival::data_dir(&config)?;
         // Live directories of dead processes are scratch.
         let remove = |scratch: &&str| drop(std::fs::remove_dir_all(data_dir.root().join(scratch)));
         [LIVE, SCRATCH].iter().for_each(remove);
         let of_catalog = data_dir.subdirectory("catalog").map_err(io("make a directory"))?;
         let (log, catalog) = FileCatalogLog::open(&of_catalog).map_err(io("open the catalog"))?;
         // What arrives brings its own settings.
-        let (settings, arrives) = (config.of_database(&catalog.settings).storage, config.restore.is_some());
+        let (settings, arrives) = (config.of_database(&catalog.settings).storage, savepoint.is_some());
         if config.take_over() && !arrives {
             take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
         }
@@ -159,6 +161,8 @@ impl Lasting {
             shown: Arc::new(Shown::new(visible, history)),
             sink_logs,
             leftovers,
+            arrives: savepoint,
+            came_back,
             catalog: RwLock::new(Arc::new(catalog)),
             log: Mutex::new(log),
             incarnation: RwLock::new(None),
@@ -219,6 +223,12 @@ impl Lasting {
         let next = self.changed(changes)?;
         log.append(changes, &next).map_err(|e| JobError::io("write the catalog", &e))?;
         *self.catalog.write() = Arc::new(next);
+        // A storage elsewhere gets it with the next checkpoint, also where nothing else moves.
+        if self.settings().storage.url.is_some()
+            && let Ok(incarnation) = self.incarnation()
+        {
+            incarnation.running.coordinator().send(Message::CatalogChanged);
+        }
         Ok(())
     }
 

@@ -164,12 +164,11 @@ impl Database {
         config: Arc<crate::config::Config>,
         binding: Binding,
     ) -> Result<Arc<Database>, JobError> {
-        let arrives = config.restore.clone();
         let lasting = work::blocking(move || Lasting::open(config, binding))
             .await
             .map_err(|e| JobError::internal(format!("could not open the database: {e}")))??;
-        if let Some(url) = arrives {
-            super::arrival::fill(&lasting, &url).await?;
+        if let Some(url) = &lasting.arrives {
+            super::arrival::fill(&lasting, url).await?;
         }
         match &lasting.catalog().stopped {
             Some(savepoint) => {
@@ -180,6 +179,7 @@ impl Database {
         }
         let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
         cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
+        super::attempts::clean(&lasting).map_err(|e| JobError::io("read the savepoints' directory", &e))?;
         Ok(Arc::new(Database { lasting }))
     }
 
@@ -233,11 +233,12 @@ impl Database {
 
     /// Applies catalog changes that start no job; jobs of dropped objects end. New names are given to
     /// the catalog of `version` only: who else uses the old ones was looked up there.
-    pub async fn change(&self, changes: Vec<CatalogChange>, version: u64) -> Result<(), JobError> {
+    /// Returns what the client is to be told.
+    pub async fn change(&self, changes: Vec<CatalogChange>, version: u64) -> Result<Vec<String>, JobError> {
         let lasting = Arc::clone(&self.lasting);
         let changes: Arc<[CatalogChange]> = changes.into();
         let task = tokio::spawn(async move {
-            let (dropped, rescaling) = {
+            let (dropped, mut rescaling) = {
                 let _ddl = lasting.ddl_lock.lock().await;
                 let before = lasting.catalog();
                 let renames = |c: &CatalogChange| {
@@ -254,10 +255,11 @@ impl Database {
                     lasting.settings_changed();
                 }
             }
+            let notices = std::mem::take(&mut rescaling.notices);
             super::rescale::wait(rescaling).await;
             let ended = end_jobs(&lasting, &dropped).await;
             super::restart::retry(&lasting).await;
-            ended
+            ended.map(|()| notices)
         });
         task.await.map_err(|e| JobError::internal(format!("change failed: {e}")))?
     }

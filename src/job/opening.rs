@@ -16,7 +16,7 @@ pub fn take_over(data_dir: &mut DataDir, settings: &StorageSettings) -> std::io:
         return Ok(());
     }
     let storage = RemoteStorage::new(settings, data_dir.database(), data_dir.generation());
-    data_dir.raise_generation(storage.newest_generation()?)
+    data_dir.raise_generation(storage.newest()?.0)
 }
 
 /// Opens `checkpoint.storage`, if it is not local. Where it is away, what is on the disk is as new as what

@@ -30,12 +30,13 @@ use crate::state::entries::read_entries;
 use crate::state::memory::MemoryStore;
 use crate::state::store::{StateStore, WriteOp, WriteRun};
 use crate::stream::Epoch;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio_util::sync::CancellationToken;
 use weir_catalog::{CatalogChange, CatalogSnapshot, ObjectBody, ObjectId, ObjectState, SqlState, TableId};
-use weir_sql::parser::statement::RestoreOptions;
+use weir_sql::parser::statement::{RestoreOptions, RestoredSinks};
 
 /// Bytes of entries that are written to the store at once.
 const WRITE_BYTES: usize = 32 << 20;
@@ -62,13 +63,14 @@ async fn restore(
     options: RestoreOptions,
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, JobError> {
-    let dir = open(url, true).await?;
+    let dir = open(url).await?;
     let savepoint = read(&dir).await?;
     let _ddl = lasting.ddl_lock.lock().await;
     let before = lasting.catalog();
     require_replaceable(&before, options.replace)?;
     // Those of now keep their identity.
-    require_own_sinks(lasting, &savepoint, options.sinks_at_least_once || options.current_definitions)?;
+    let at_least_once = options.sinks == RestoredSinks::AtLeastOnce;
+    require_own_sinks(lasting, &savepoint, at_least_once || options.current_definitions)?;
     let (of_fit, saved) = (Arc::clone(lasting), Arc::clone(&savepoint));
     let mut fitted = blocking(move || fit(&of_fit, &saved, options)).await??;
     let settings = &mut fitted.catalog.settings;
@@ -258,9 +260,11 @@ impl Bring<'_> {
         for saved in self.savepoint.sinks.iter().filter(|saved| there(saved.sink)) {
             let path = beside.join(format!("{}-{}", saved.sink, saved.log));
             let content = self.dir.get(&saved.file, self.cancel)?;
-            std::fs::write(&path, content).map_err(in_file(&path))?;
-            std::fs::File::open(&path)?.sync_all()?;
-            logs.push((saved.sink, name(&saved.log), path));
+            let mut log = File::options().create(true).append(true).open(&path).map_err(in_file(&path))?;
+            log.write_all(&content).and_then(|()| log.sync_all()).map_err(in_file(&path))?;
+            if saved.at == 0 {
+                logs.push((saved.sink, name(&saved.log), path));
+            }
         }
         let mut handles = Vec::new();
         for handle in self.savepoint.handles.iter().filter(|handle| there(handle.sink)) {
@@ -348,6 +352,9 @@ pub(super) fn switch(lasting: &Lasting, savepoint: &Savepoint, prepared: Prepare
         files,
         completed_at_us: clock::now_us(),
         savepoint: Some(savepoint.epoch),
+        catalog: None,
+        promised: Vec::new(),
+        ahead: savepoint.ahead.clone(),
     };
     let storage = lasting.storage.lock();
     storage.write_staged(&staged::state(storage.root()), &mut manifest).map_err(io)?;

@@ -14,10 +14,12 @@ use super::replace_ids::Ids;
 use super::restore::{fits, mismatch, plan};
 use crate::checkpoint::manifest::ManifestJob;
 use crate::checkpoint::savepoint::Savepoint;
+use crate::connectors::registry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use weir_catalog::sink::Sink;
 use weir_catalog::{CatalogChange, CatalogSnapshot, Object, ObjectBody, ObjectId, ObjectState, SqlState};
-use weir_sql::parser::statement::{OnMismatch, RestoreOptions};
+use weir_sql::parser::statement::{OnMismatch, RestoreOptions, RestoredSinks};
 use weir_sql::plan::fingerprint::{fingerprints, fingerprints_as};
 
 /// What is restored of a savepoint.
@@ -59,14 +61,16 @@ pub fn fit(lasting: &Lasting, savepoint: &Savepoint, options: RestoreOptions) ->
     let mut fitted = Fitted { catalog, ids, jobs: Vec::new(), notices: Vec::new() };
     let Examined { jobs, misfits, notices } = examine(lasting, &fitted, &saved, savepoint)?;
     (fitted.jobs, fitted.notices) = (jobs, notices);
+    // What gets another number gets one that nobody's target knows.
+    fitted.catalog.next_id = fitted.catalog.next_id.max(lasting.catalog().next_id);
     let mut rebuilt = BTreeSet::new();
     for misfit in misfits {
         // What the savepoint does not have is new: that it is filled needs no word.
         match options.on_mismatch {
-            _ if misfit.new => rebuild(&mut fitted, &misfit, &mut rebuilt)?,
+            _ if misfit.new => rebuild(&mut fitted, &misfit, options.sinks, &mut rebuilt)?,
             OnMismatch::Error => return Err(misfit.error),
             OnMismatch::Drop => drop_misfit(&mut fitted, &misfit)?,
-            OnMismatch::Rebuild => rebuild(&mut fitted, &misfit, &mut rebuilt)?,
+            OnMismatch::Rebuild => rebuild(&mut fitted, &misfit, options.sinks, &mut rebuilt)?,
         }
     }
     // Nobody reads them before they are filled.
@@ -176,25 +180,35 @@ fn drop_misfit(fitted: &mut Fitted, misfit: &Misfit) -> Result<(), JobError> {
     Ok(())
 }
 
-fn rebuild(fitted: &mut Fitted, misfit: &Misfit, rebuilt: &mut BTreeSet<ObjectId>) -> Result<(), JobError> {
+fn rebuild(
+    fitted: &mut Fitted,
+    misfit: &Misfit,
+    sinks: RestoredSinks,
+    rebuilt: &mut BTreeSet<ObjectId>,
+) -> Result<(), JobError> {
     let Misfit { object, planned, error, .. } = misfit;
     if !planned {
         return Err(error.clone());
     }
     let affected = fitted.catalog.cascade(object.id);
     let affected = affected.iter().filter_map(|id| fitted.catalog.by_id(*id)).filter(|o| o.has_job());
+    let affected: Vec<Arc<Object>> = affected.cloned().collect();
     for affected in affected {
-        let which = described(affected);
+        let which = described(&affected);
         // A new sink has a target that knows nothing of the savepoint.
         let new_sink = misfit.new && affected.id == object.id;
-        if matches!(affected.body, ObjectBody::Sink(_)) && !new_sink {
-            let message = format!(
-                "{which} can't be rebuilt: its target would get everything again ({})",
-                error.message
-            );
-            let mut error = JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
-            error.hint = Some("on_mismatch = 'drop' drops it; create it again after.".to_owned());
-            return Err(error);
+        if let ObjectBody::Sink(sink) = &affected.body
+            && !new_sink
+            && affected.state != ObjectState::Filling
+        {
+            if sinks != RestoredSinks::Rebuild || !empties(sink) {
+                return Err(not_rebuilt(&which, sink, error));
+            }
+            fitted
+                .notices
+                .push(format!("{which} is rebuilt: its target is emptied, and gets everything anew"));
+            fitted.catalog = emptying(&fitted.catalog, &affected, sink)?;
+            continue;
         }
         if rebuilt.insert(affected.id) {
             fitted.notices.push(match affected.id == object.id {
@@ -204,6 +218,33 @@ fn rebuild(fitted: &mut Fitted, misfit: &Misfit, rebuilt: &mut BTreeSet<ObjectId
         }
     }
     Ok(())
+}
+
+/// Whether the target of a sink can be emptied and filled anew.
+fn empties(sink: &Sink) -> bool {
+    registry::empties_target(sink) && sink.snapshot
+}
+
+/// A sink reads what is rebuilt: what its target holds is of what was before.
+fn not_rebuilt(which: &str, sink: &Sink, error: &JobError) -> JobError {
+    let message =
+        format!("{which} can't be rebuilt: its target would get everything again ({})", error.message);
+    let mut error = JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+    error.hint = Some(match empties(sink) {
+        true => "WITH (on_mismatch = 'rebuild', sinks = 'rebuild') empties its target and delivers everything anew; \
+                 on_mismatch = 'drop' drops it."
+            .to_owned(),
+        false => "on_mismatch = 'drop' drops it; create it again after.".to_owned(),
+    });
+    error
+}
+
+/// The catalog in which a sink that empties its target has taken the place of one, as by ALTER SINK … REBUILD.
+fn emptying(catalog: &CatalogSnapshot, object: &Object, sink: &Sink) -> Result<CatalogSnapshot, JobError> {
+    let body = ObjectBody::Sink(Sink { replaces: Some(object.id), ..sink.clone() });
+    let again = Object { id: catalog.next_id, state: ObjectState::Filling, body, ..object.clone() };
+    let dropped = catalog.apply(&CatalogChange::Drop(object.id)).map_err(JobError::from_client)?;
+    dropped.apply(&CatalogChange::Create(again)).map_err(JobError::from_client)
 }
 
 /// The catalog without an object and all that reads it.

@@ -6,17 +6,26 @@
 //! ```
 //! State is keyed by vnode, so nothing is moved: each new actor reads the part that is its own, all of
 //! it published at the barrier. Without a running dataflow the number is what the next start goes by.
-//! A job that is still filling can't be replaced, nor what it reads (55000).
+//! A job that is still filling can't be replaced, nor what it reads: who asks for one of these is refused
+//! (55000), who asks for all of them gets those when it has filled.
 
 use super::incarnation::{Incarnation, Lasting};
-use super::manager::JobError;
+use super::manager::{Database, JobError};
 use super::restore;
 use super::running::{JobSpec, Parallelism};
-use super::takeover::Replacing;
+use super::takeover::{Replacing, Waiting};
+use crate::config::Config;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_catalog::{CatalogChange, CatalogSnapshot, JobId};
 use weir_sql::plan::fingerprint::fingerprints;
+
+impl Database {
+    /// How many actors the fragments of a new job have.
+    pub fn parallelism(&self) -> usize {
+        self.lasting.settings().parallelism
+    }
+}
 
 /// The setting that says how many actors the fragments of a job have that has no number of its own.
 const SETTING: &str = "parallelism";
@@ -50,14 +59,22 @@ impl Targets {
     }
 }
 
+/// What becomes of a change of parallelism.
+#[derive(Default)]
+pub struct Rescaling {
+    /// Answers when the jobs have other actors, if there are any to be replaced.
+    replacing: Option<Replacing>,
+    /// What the client is to be told.
+    pub notices: Vec<String>,
+}
+
 /// Logs `changes`, and begins to give jobs the parallelism that they say. The caller holds the DDL lock.
-pub async fn log(
-    lasting: &Arc<Lasting>,
-    changes: &Arc<[CatalogChange]>,
-) -> Result<Option<Replacing>, JobError> {
+pub async fn log(lasting: &Arc<Lasting>, changes: &Arc<[CatalogChange]>) -> Result<Rescaling, JobError> {
     let (targets, incarnation) = match (Targets::of(changes), lasting.incarnation()) {
         // The next dataflow starts with the numbers of the catalog.
-        (Targets::Nobody, _) | (_, Err(_)) => return lasting.log_changes(changes).map(|()| None),
+        (Targets::Nobody, _) | (_, Err(_)) => {
+            return lasting.log_changes(changes).map(|()| Rescaling::default());
+        }
         (targets, Ok(incarnation)) => (targets, incarnation),
     };
     let next = lasting.changed(changes)?;
@@ -78,27 +95,42 @@ async fn replace(
     targets: Targets,
     next: CatalogSnapshot,
     log: impl FnOnce() -> Result<(), JobError> + Send + 'static,
-) -> Result<Option<Replacing>, JobError> {
-    let targets = targets.in_incarnation(&incarnation);
+) -> Result<Rescaling, JobError> {
+    let all = matches!(targets, Targets::All);
+    let mut targets = targets.in_incarnation(&incarnation);
     let lasting = Arc::clone(lasting);
     let replaced = crate::work::blocking(move || {
         let next = Arc::new(next);
         let parallelism = parallelism(&lasting, &next);
-        let specs =
-            specs(&lasting, &incarnation, &next, incarnation.running.affected(&targets, &parallelism))?;
-        incarnation.running.replace((&targets, &parallelism), &specs, log)
+        let running = &incarnation.running;
+        let waits = if all { running.held_by_filling(&targets, &parallelism) } else { Waiting::default() };
+        targets.retain(|job| !waits.jobs.contains(job));
+        let specs = specs(&lasting, &incarnation, &next, running.affected(&targets, &parallelism))?;
+        let replacing = running.replace((&targets, &parallelism), &specs, log)?;
+        Ok(Rescaling { replacing, notices: waiting(&next, &waits).into_iter().collect() })
     });
     replaced.await.map_err(|e| JobError::internal(format!("could not rescale: {e}")))?
 }
 
-/// How many actors the fragments of each object's job have by this catalog.
-fn parallelism(lasting: &Lasting, catalog: &Arc<CatalogSnapshot>) -> Parallelism {
-    let by_default = lasting.config.of_database(&catalog.settings).parallelism;
-    let catalog = Arc::clone(catalog);
-    Arc::new(move |id| {
-        let own = catalog.by_id(id).and_then(|object| object.parallelism);
-        own.map_or(by_default, usize::from)
+/// Tells what is done later, and when.
+fn waiting(catalog: &CatalogSnapshot, waits: &Waiting) -> Option<String> {
+    let of = |id: &JobId| catalog.by_id(*id).map(|o| format!("{} \"{}\"", o.kind(), o.name.name));
+    let named = |ids: &BTreeSet<JobId>| ids.iter().filter_map(of).collect::<Vec<_>>().join(", ");
+    (!waits.jobs.is_empty()).then(|| {
+        format!("{} get the new parallelism when {} is created", named(&waits.jobs), named(&waits.filling))
     })
+}
+
+/// How many actors the fragments of an object's job have by this catalog.
+pub(super) fn actors_of(config: &Config, catalog: &CatalogSnapshot, id: JobId) -> usize {
+    let own = catalog.by_id(id).and_then(|object| object.parallelism);
+    own.map_or_else(|| config.of_database(&catalog.settings).parallelism, usize::from)
+}
+
+/// The same for any object.
+fn parallelism(lasting: &Lasting, catalog: &Arc<CatalogSnapshot>) -> Parallelism {
+    let (config, catalog) = (Arc::clone(&lasting.config), Arc::clone(catalog));
+    Arc::new(move |id| actors_of(&config, &catalog, id))
 }
 
 /// The jobs that get other actors, planned anew.
@@ -121,21 +153,23 @@ fn specs(
 }
 
 /// Waits until the jobs have other actors. If the dataflow restarts meanwhile, it does so with them.
-pub async fn wait(rescaling: Option<Replacing>) {
-    let Some(rescaling) = rescaling else { return };
-    let done = rescaling.await.unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()));
+pub async fn wait(rescaling: Rescaling) {
+    let Some(replacing) = rescaling.replacing else { return };
+    let done = replacing.await.unwrap_or_else(|_| Err("the dataflow is restarting".to_owned()));
     match done {
         Ok(epoch) => tracing::info!(%epoch, "jobs go on with another parallelism"),
         Err(reason) => tracing::warn!(reason, "interrupted while jobs got another parallelism"),
     }
 }
 
-/// Catches up with what was logged while a dataflow was put together with what was known before.
+/// Catches up with what was logged while a dataflow was put together with what was known before, or while
+/// something filled.
 pub async fn settle(lasting: Arc<Lasting>) {
     let _ddl = lasting.ddl_lock.lock().await;
     let Ok(incarnation) = lasting.incarnation() else { return };
     let now = (*lasting.catalog()).clone();
     match replace(&lasting, incarnation, Targets::All, now, || Ok(())).await {
+        // What still waits is seen to when that has filled.
         Ok(rescaling) => wait(rescaling).await,
         Err(error) => tracing::error!(%error, "could not give jobs the parallelism that they should have"),
     }

@@ -25,12 +25,15 @@ use weir_catalog::{Object, ObjectId, ObjectState};
 const SPACE_BYTES: u64 = 8 << 20;
 /// How often to look.
 const SPACE_PAUSE: Duration = Duration::from_millis(500);
+/// How often it is tried to make durable that something has filled.
+const FINISH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the dataflow for the first time in this process. What can't start is left to
 /// [`recover`]: the server answers meanwhile, says why, and a job that is at fault can be dropped.
 pub async fn start(lasting: &Arc<Lasting>) {
     let _restarting = lasting.restart_lock.lock().await;
-    if let Err(error) = begin(lasting, "the server started").await {
+    let reason = lasting.came_back.as_deref().unwrap_or("the server started");
+    if let Err(error) = begin(lasting, reason).await {
         tracing::error!(%error, "could not start the dataflow");
         tokio::spawn(recover(Arc::clone(lasting), error.to_string(), lasting.life()));
     }
@@ -221,10 +224,7 @@ async fn begin_with(lasting: &Arc<Lasting>, fact: &mut RecoveryFact) -> Result<(
     }
     let delivers = |o: &&Arc<Object>| matches!(o.state, ObjectState::Created | ObjectState::Paused);
     for object in lasting.catalog().objects().filter(delivers) {
-        // A sink that can't start is its own problem, never the others'.
-        if let Err(error) = incarnation.committers.start(object, restored) {
-            tracing::error!(sink = %object.name, %error, "could not start sink");
-        }
+        incarnation.committers.go_on(object, restored);
     }
     for object in lasting.catalog().objects().filter(|o| o.state == ObjectState::Filling) {
         // What the checkpoint has, or has nothing to fill from, lacks only the record of it.
@@ -276,9 +276,14 @@ async fn refill(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: Ob
     finished(lasting, incarnation, object).await;
 }
 
-/// An object of a CREATE in the background is filled.
+/// An object of a CREATE in the background is filled, or filled again. Where that can't be made durable, it
+/// is tried again as long as this dataflow runs: the next one fills it anew.
 async fn finished(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: ObjectId) {
-    if let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
+    while let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
         tracing::warn!(%object, %error, "an object that has filled again is not ready");
+        clock::sleep(FINISH_PAUSE).await;
+        if !lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation)) {
+            return;
+        }
     }
 }

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use weir_catalog::{CatalogSnapshot, JobId, Object, ObjectId, ObjectState, TableId};
+use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState, TableId};
 use weir_sql::plan::StreamPlan;
 
 /// What a start waits for.
@@ -81,7 +81,9 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let (sender, messages) = mpsc::channel();
     let coordinator = CoordinatorHandle::new(sender);
     let handles = take_up_promises(lasting, manifest.as_ref())?;
-    let committers = Arc::new(committers(lasting, &coordinator, (restored, handles.clone())));
+    // What a lost disk would take back is not to be in any target: the next checkpoint carries it.
+    let wait = manifest.as_ref().is_some_and(|manifest| !lasting.storage.lock().is_kept(manifest));
+    let committers = Arc::new(committers(lasting, &coordinator, (restored, handles.clone()), wait));
     let ground = Ground {
         workers: lasting.config.parallelism,
         parallelism: parallelism(lasting),
@@ -113,8 +115,7 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
         coordinator_thread: Mutex::new(Some(thread)),
     });
     let specs = specs(lasting, &incarnation, manifest.as_ref())?;
-    let filling =
-        specs.iter().filter(|s| !s.restored && fills(s.plan.as_ref())).map(|s| s.object.id).collect();
+    let filling = refilling(lasting, &specs)?;
     let from = RestoredState {
         channels: channels_of(manifest.as_ref(), &*published.state)?,
         state: published.state,
@@ -133,6 +134,7 @@ fn committers(
     lasting: &Arc<Lasting>,
     coordinator: &CoordinatorHandle,
     promised: (Epoch, Vec<CommitHandle>),
+    wait: bool,
 ) -> Committers {
     Committers::new(
         (lasting.data_dir.database().to_string(), lasting.data_dir.generation()),
@@ -140,6 +142,7 @@ fn committers(
         (lasting.sink_logs.clone(), lasting.leftovers.clone()),
         coordinator.clone(),
         promised,
+        wait,
         super::pause::LogLimit::of(lasting),
     )
 }
@@ -148,7 +151,7 @@ fn committers(
 /// is left to the sinks' writers.
 fn take_up_promises(lasting: &Lasting, manifest: Option<&Manifest>) -> Result<Vec<CommitHandle>, JobError> {
     let handles = manifest.map_or_else(Vec::new, |m| kept_handles(m, &lasting.catalog()));
-    open_sink_logs(lasting, &handles, manifest.and_then(|m| m.savepoint))?;
+    open_sink_logs(lasting, &handles, manifest)?;
     let hidden = manifest.filter(|m| m.unaligned).map(|m| m.epoch);
     let (carried, released) = handles.into_iter().partition(|handle| Some(handle.epoch) == hidden);
     lasting.sink_logs.carry(carried);
@@ -193,19 +196,21 @@ fn start_apply(
     ApplyHandle::start(store, epoch, dml_position, RunPool::within(lasting.config.memory_limit))
 }
 
-/// Opens the sinks' logs, and removes from them what nobody promised. Where it is a `savepoint` that was
-/// restored, no target may hold more than that: whoever opens it looks, also after later checkpoints.
+/// Opens the sinks' logs, and removes from them what nobody promised. Where it is a savepoint that was
+/// restored, no target may hold more than that, or than what was found ahead of before: whoever opens it
+/// looks, also after later checkpoints.
 fn open_sink_logs(
     lasting: &Lasting,
     handles: &[CommitHandle],
-    savepoint: Option<Epoch>,
+    manifest: Option<&Manifest>,
 ) -> Result<(), JobError> {
     let io = |e: std::io::Error| JobError::io("open the sink log", &e);
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
         let log = lasting.sink_logs.open(object.id, &of_sink).map_err(io)?;
-        if let Some(savepoint) = savepoint {
-            log.set_ahead(Some(savepoint)).map_err(io)?;
+        if let Some((manifest, savepoint)) = manifest.and_then(|m| Some((m, m.savepoint?))) {
+            let before = manifest.ahead.iter().find(|(sink, _)| *sink == object.id);
+            log.set_ahead(Some(before.map_or(savepoint, |(_, epoch)| *epoch.min(&savepoint)))).map_err(io)?;
         }
     }
     Ok(())
@@ -290,6 +295,7 @@ fn manifest_facts(lasting: &Arc<Lasting>, fingerprints: &super::storing::Fingerp
         storage: lasting.storage.clone(),
         database: lasting.data_dir.database(),
         generation: lasting.data_dir.generation(),
+        sink_logs: lasting.sink_logs.clone(),
         catalog: Arc::new(move || of_catalog.upgrade().map_or_else(|| empty.clone(), |l| l.catalog())),
         fingerprints: fingerprints.clone(),
         completed: Arc::new(move |contents| dml.forget(contents.dml_position)),
@@ -361,13 +367,29 @@ fn specs(
     Ok(specs)
 }
 
+/// The jobs that the checkpoint lacks, and that have a past to fill from. Nobody reads them before they are
+/// filled, also if they were created once: their rows, and those of what reads them, are as good as none.
+fn refilling(lasting: &Lasting, specs: &[JobSpec]) -> Result<Vec<ObjectId>, JobError> {
+    let filling = |spec: &&JobSpec| !spec.restored && fills(spec.plan.as_ref());
+    let lacking: Vec<&JobSpec> = specs.iter().filter(filling).collect();
+    let created = lacking.iter().filter(|spec| spec.object.state == ObjectState::Created);
+    let refill: Vec<CatalogChange> = created.map(|spec| CatalogChange::Refill(spec.object.id)).collect();
+    if !refill.is_empty() {
+        tracing::warn!(
+            jobs = refill.len(),
+            "the checkpoint lacks jobs that were created after it: they are filled anew"
+        );
+        lasting.log_changes(&refill)?;
+    }
+    Ok(lacking.iter().map(|spec| spec.object.id).collect())
+}
+
 /// How many actors the fragments of an object's job are to have, as the catalog has it now.
 fn parallelism(lasting: &Arc<Lasting>) -> Parallelism {
     let lasting = Arc::downgrade(lasting);
     Arc::new(move |id| {
-        let Some(lasting) = lasting.upgrade() else { return 1 };
-        let own = lasting.catalog().by_id(id).and_then(|object| object.parallelism);
-        own.map_or_else(|| lasting.settings().parallelism, usize::from)
+        let lasting = lasting.upgrade();
+        lasting.map_or(1, |lasting| super::rescale::actors_of(&lasting.config, &lasting.catalog(), id))
     })
 }
 

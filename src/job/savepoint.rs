@@ -9,6 +9,7 @@
 //! What is read is the checkpoint that was made, not the live store: the data path does not wait, and
 //! retention leaves it alone. Cut off at any step, a savepoint does not exist, and the database goes on.
 
+use super::attempts::Attempt;
 use super::incarnation::Lasting;
 use super::manager::{Database, JobError};
 use crate::checkpoint::coordinator::Message;
@@ -24,9 +25,10 @@ use crate::failpoint;
 use crate::state::StateError;
 use crate::state::backend::Backend;
 use crate::state::entries::EntryWriter;
+use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::io;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,8 @@ use weir_catalog::{CatalogChange, CatalogSnapshot, ObjectId, SqlState, TableId};
 const FILE_BYTES: usize = 8 << 20;
 /// Bytes of sink logs after which another file is begun.
 const LOG_BYTES: u64 = 8 << 20;
+/// Bytes of a sink's log that go into one file.
+const LOG_FILE_BYTES: u64 = 32 << 20;
 /// Files on their way at once.
 const TRANSFERS: usize = 3;
 
@@ -52,17 +56,33 @@ impl Database {
     }
 }
 
-/// The directory of a savepoint at a URL, which is only to be `read`.
-pub(super) async fn open(url: &str, read: bool) -> Result<Arc<SavepointDir>, JobError> {
+/// The directory of a savepoint at a URL.
+pub(super) async fn open(url: &str) -> Result<Arc<SavepointDir>, JobError> {
     let parsed = parse(url)?;
-    let opened = blocking(move || {
-        let dir = SavepointDir::open(&parsed, read)?;
-        if !read {
-            dir.require_free()?;
-        }
-        Ok(Arc::new(dir))
-    });
+    let opened = blocking(move || SavepointDir::open(&parsed, true).map(Arc::new));
     opened.await?.map_err(|e| of_storage("open the savepoint", &e))
+}
+
+/// The directory of a savepoint that is to be made at a URL, noted, and what is to be said of it.
+async fn begin(
+    lasting: &Arc<Lasting>,
+    url: &str,
+) -> Result<(Arc<SavepointDir>, Attempt, Vec<String>), JobError> {
+    let (parsed, text, lasting) = (parse(url)?, url.to_owned(), Arc::clone(lasting));
+    let begun = blocking(move || {
+        let dir = SavepointDir::open(&parsed, false)?;
+        let others = dir.require_free()?;
+        let notice = (others > 0).then(|| {
+            format!(
+                "at \"{}\" are files of {others} savepoints that were cut off or are being written: \
+                 nothing needs those of the former",
+                dir.url()
+            )
+        });
+        let attempt = Attempt::begin(&lasting.data_dir, dir.attempt(), &text)?;
+        Ok((Arc::new(dir), attempt, notice.into_iter().collect()))
+    });
+    begun.await?.map_err(|e| of_storage("open the savepoint", &e))
 }
 
 /// Reads the URL of a savepoint.
@@ -125,6 +145,8 @@ struct Cut {
     catalog: Arc<CatalogSnapshot>,
     /// The files of sink logs that are promised, open: they are removed once they are delivered.
     logs: HashMap<(ObjectId, String), std::fs::File>,
+    /// Sinks whose targets are ahead.
+    ahead: Vec<(ObjectId, Epoch)>,
     stop: bool,
 }
 
@@ -134,7 +156,19 @@ async fn take(
     stop: bool,
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, JobError> {
-    let dir = open(url, false).await?;
+    let (dir, attempt, mut notices) = begin(lasting, url).await?;
+    let taken = take_to(lasting, &dir, stop, cancel).await;
+    let done = blocking(move || attempt.end(&dir, taken.is_ok()).map(|()| taken));
+    notices.append(&mut done.await?.map_err(|e| JobError::io("end the savepoint", &e))??);
+    Ok(notices)
+}
+
+async fn take_to(
+    lasting: &Arc<Lasting>,
+    dir: &Arc<SavepointDir>,
+    stop: bool,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, JobError> {
     let hold = Hold::of_all(&lasting.storage);
     let ddl = lasting.ddl_lock.lock().await;
     if stop {
@@ -153,7 +187,7 @@ async fn take(
     // Whoever stops the database has all of it to the end.
     let _ddl = stop.then_some(ddl);
     let (life, epoch) = (cut.life, cut.manifest.epoch);
-    let (of_export, to) = (Arc::clone(lasting), Arc::clone(&dir));
+    let (of_export, to) = (Arc::clone(lasting), Arc::clone(dir));
     let exported = cancellable(cancel, move |flag| {
         export(&of_export, &to, cut, flag).map_err(|e| of_storage("write the savepoint", &e))
     });
@@ -186,7 +220,8 @@ async fn cut(lasting: &Arc<Lasting>, stop: bool, cancel: &CancellationToken) -> 
     }
     lasting.shown.history().savepoint(epoch);
     let logs = open_logs(lasting, &manifest).map_err(|e| JobError::io("open a sink log", &e))?;
-    Ok(Cut { life, manifest, catalog, logs, stop })
+    let ahead = lasting.sink_logs.ahead().map_err(|e| JobError::io("read a sink log", &e))?;
+    Ok(Cut { life, manifest, catalog, logs, ahead, stop })
 }
 
 /// The files that the manifest's promises name. One that is not there any more is delivered.
@@ -208,12 +243,10 @@ fn open_logs(
 }
 
 fn export(lasting: &Lasting, dir: &SavepointDir, cut: Cut, cancel: &Cancel) -> io::Result<Savepoint> {
-    let published = try_export(lasting, dir, &cut, cancel).and_then(|savepoint| {
-        cancel.check()?;
-        dir.publish(&savepoint)?;
-        Ok(savepoint)
-    });
-    published.inspect_err(|_| dir.give_up())
+    let savepoint = try_export(lasting, dir, &cut, cancel)?;
+    cancel.check()?;
+    dir.publish(&savepoint)?;
+    Ok(savepoint)
 }
 
 fn try_export(lasting: &Lasting, dir: &SavepointDir, cut: &Cut, cancel: &Cancel) -> io::Result<Savepoint> {
@@ -238,6 +271,7 @@ fn try_export(lasting: &Lasting, dir: &SavepointDir, cut: &Cut, cancel: &Cancel)
         handles,
         state: export_state(lasting, backend, dir, manifest, cancel)?,
         sinks,
+        ahead: cut.ahead.clone(),
     })
 }
 
@@ -357,37 +391,52 @@ fn export_logs(
     cut: &Cut,
     cancel: &Cancel,
 ) -> io::Result<(Vec<CommitHandle>, Vec<SavedLog>)> {
-    let (mut handles, mut logs) = (Vec::new(), Vec::new());
+    let (mut handles, mut logs, mut number) = (Vec::new(), Vec::new(), 0);
     let mut by_sink: BTreeMap<ObjectId, Vec<&CommitHandle>> = BTreeMap::new();
     for handle in &cut.manifest.handles {
         by_sink.entry(handle.sink).or_default().push(handle);
     }
     for (sink, of_sink) in by_sink {
         let mut pieces: Vec<LogPiece<'_>> = Vec::new();
-        let put = |pieces: &mut Vec<LogPiece<'_>>, logs: &mut Vec<SavedLog>| {
-            let number = logs.len();
-            let content = LogPiece::gather(pieces)?;
-            let file = dir.put(&format!("sinks/{sink}/{number:06}.log"), &content, cancel)?;
-            logs.push(SavedLog { sink, log: log_name(number), file });
-            pieces.clear();
-            Ok::<_, io::Error>(())
-        };
         for handle in of_sink {
             let part = SealedPart::of(handle)?;
             let Some(file) = cut.logs.get(&(sink, part.file.clone())) else { continue };
             if !pieces.is_empty() && LogPiece::bytes(&pieces) >= LOG_BYTES {
-                put(&mut pieces, &mut logs)?;
+                logs.extend(export_log(dir, (sink, number), &pieces, cancel)?);
+                (pieces, number) = (Vec::new(), number + 1);
             }
             let piece = LogPiece { file, part };
-            let part = piece.placed(&pieces, log_name(logs.len()));
+            let part = piece.placed(&pieces, log_name(number));
             pieces.push(piece);
             handles.push(CommitHandle { payload: serde_json::to_string(&part)?, ..handle.clone() });
         }
         if !pieces.is_empty() {
-            put(&mut pieces, &mut logs)?;
+            logs.extend(export_log(dir, (sink, number), &pieces, cancel)?);
+            number += 1;
         }
     }
     Ok((handles, logs))
+}
+
+/// A log of these pieces, in files of so many bytes.
+fn export_log(
+    dir: &SavepointDir,
+    (sink, number): (ObjectId, usize),
+    pieces: &[LogPiece<'_>],
+    cancel: &Cancel,
+) -> io::Result<Vec<SavedLog>> {
+    let (mut log, mut saved, mut at) = (LogPiece::log(pieces), Vec::new(), 0);
+    loop {
+        let mut content = Vec::new();
+        log.by_ref().take(LOG_FILE_BYTES).read_to_end(&mut content)?;
+        if content.is_empty() {
+            return Ok(saved);
+        }
+        let file = dir.put(&format!("sinks/{sink}/{number:06}-{}", saved.len()), &content, cancel)?;
+        let size = file.size;
+        saved.push(SavedLog { sink, log: log_name(number), at, file });
+        at += size;
+    }
 }
 
 fn log_name(number: usize) -> String {

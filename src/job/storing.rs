@@ -9,6 +9,8 @@
 //! comes to be after another dataflow was restored from one before it.
 
 use super::committers::Committers;
+use super::tail::SinkLogs;
+use crate::checkpoint::belongings::Belongings;
 use crate::checkpoint::coordinator::{
     CheckpointContents, CoordinatorHandle, EpochParts, EpochStore, Message, StoredCheckpoint,
 };
@@ -67,6 +69,8 @@ pub struct ManifestFacts {
     pub generation: u64,
     /// The catalog now.
     pub catalog: Arc<dyn Fn() -> Arc<CatalogSnapshot> + Send + Sync>,
+    /// The logs of sinks.
+    pub sink_logs: Arc<SinkLogs>,
     /// Of the stateful operators of each job.
     pub fingerprints: Fingerprints,
     /// Called with each complete checkpoint.
@@ -89,11 +93,12 @@ impl ManifestFacts {
             fingerprints: fingerprints.get(job).cloned().unwrap_or_default(),
             backfilled: true,
         };
+        let catalog = (self.catalog)();
         let manifest = Manifest {
             database: self.database,
             generation: self.generation,
             epoch: contents.epoch,
-            catalog_version: (self.catalog)().version,
+            catalog_version: catalog.version,
             dml_position: contents.dml_position,
             now_us: contents.now_us,
             jobs: contents.jobs.iter().map(of_job).collect(),
@@ -105,9 +110,13 @@ impl ManifestFacts {
             files: Vec::new(),
             completed_at_us: clock::now_us(),
             savepoint: None,
+            catalog: None,
+            promised: Vec::new(),
+            ahead: Vec::new(),
         };
         drop(fingerprints);
-        let completed = storage::store(&self.storage, manifest, cancel)?;
+        let belongings = || self.belongings(catalog, contents);
+        let completed = storage::store(&self.storage, manifest, belongings, cancel)?;
         let us = |duration: std::time::Duration| duration.as_micros() as u64;
         let parts = CheckpointParts {
             encode_us: us(applied.encode),
@@ -125,6 +134,17 @@ impl ManifestFacts {
         };
         let Completed { total_bytes, new_bytes, .. } = completed;
         Ok(StoredCheckpoint { total_bytes, new_bytes, parts })
+    }
+
+    /// What goes with a checkpoint to where it is to suffice. The catalog may be newer than its barrier: what
+    /// was created since has no state in it, and what was dropped has some that nobody names.
+    fn belongings(
+        &self,
+        catalog: Arc<CatalogSnapshot>,
+        contents: &CheckpointContents,
+    ) -> std::io::Result<Belongings> {
+        let promised = self.sink_logs.promised(&contents.handles)?;
+        Ok(Belongings { catalog, promised, ahead: self.sink_logs.ahead()? })
     }
 }
 

@@ -3,14 +3,16 @@
 
 use super::build::Lookup;
 use super::manager::JobError;
+use crate::checkpoint::belongings::PartOnDisk;
 use crate::checkpoint::participant::CommitHandle;
 use crate::connectors::registry;
-use crate::connectors::sink_log::{SinkLog, SinkLogWriter};
+use crate::connectors::sink_log::{SealedPart, SinkLog, SinkLogWriter};
 use crate::dataflow::operator::Operator;
 use crate::dml::log::DmlLog;
 use crate::operators::materialize::{ConflictCounter, Materialize};
 use crate::operators::sink::{Discard, SinkWriter};
 use crate::state::table::TableLayout;
+use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -88,6 +90,28 @@ impl SinkLogs {
             all.extend(entry?.file_name().to_str().and_then(|name| name.parse().ok()).map(ObjectId));
         }
         Ok(all)
+    }
+
+    /// Where what `handles` promise is on the disk. What is delivered need not be there any more.
+    pub fn promised(&self, handles: &[CommitHandle]) -> std::io::Result<Vec<PartOnDisk>> {
+        let on_disk = |handle: &CommitHandle| {
+            let SealedPart { file, start, end, .. } = SealedPart::of(handle)?;
+            let CommitHandle { sink, actor, epoch, .. } = *handle;
+            Ok(PartOnDisk { sink, actor, epoch, path: self.dir(sink).join(file), start, end })
+        };
+        handles.iter().map(on_disk).collect()
+    }
+
+    /// Sinks whose targets were found ahead of a restored epoch, if somebody still has to choose what becomes
+    /// of that.
+    pub fn ahead(&self) -> std::io::Result<Vec<(ObjectId, Epoch)>> {
+        let open = self.open.lock();
+        let mut ahead = Vec::new();
+        for (sink, log) in open.iter() {
+            ahead.extend(log.ahead()?.map(|epoch| (*sink, epoch)));
+        }
+        ahead.sort_unstable();
+        Ok(ahead)
     }
 
     /// Closes all logs: the next incarnation opens them anew.

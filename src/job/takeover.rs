@@ -22,6 +22,15 @@ pub type Replacing = oneshot::Receiver<Result<Epoch, String>>;
 
 type Jobs = HashMap<JobId, RunningJob>;
 
+/// Jobs that can't be replaced yet.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// They are read by what still fills, or fill.
+    pub jobs: BTreeSet<JobId>,
+    /// What fills.
+    pub filling: BTreeSet<JobId>,
+}
+
 impl Running {
     /// The jobs that have to be replaced, inputs first, so that those among `targets` that have another
     /// parallelism than they should get it.
@@ -29,17 +38,35 @@ impl Running {
         affected_of(&self.jobs.lock(), targets, parallelism)
     }
 
+    /// Those of `targets` that should have another parallelism, and can't while what reads them fills.
+    pub fn held_by_filling(&self, targets: &[JobId], parallelism: &Parallelism) -> Waiting {
+        let jobs = self.jobs.lock();
+        let mut waiting = Waiting::default();
+        for target in targets {
+            let replaced = affected_of(&jobs, &[*target], parallelism);
+            let filling: Vec<JobId> = replaced.into_iter().filter(|id| self.fills(*id).is_some()).collect();
+            if !filling.is_empty() {
+                waiting.jobs.insert(*target);
+                waiting.filling.extend(filling);
+            }
+        }
+        waiting
+    }
+
+    /// The object of a job that is still filling.
+    fn fills(&self, id: JobId) -> Option<Arc<Object>> {
+        let object = (self.ground.tails.objects)(id)?;
+        let filling = object.state.is_filling() || self.ground.shown.filling.borrow().contains_key(&id);
+        filling.then_some(object)
+    }
+
     /// An error that names a job which is still filling, if one of these is: what it has read of the
     /// past is known to its actors only.
     fn require_filled(&self, ids: &BTreeSet<JobId>) -> Result<(), JobError> {
-        let filling = self.ground.shown.filling.borrow();
-        for id in ids {
-            let Some(object) = (self.ground.tails.objects)(*id) else { continue };
-            if object.state.is_filling() || filling.contains_key(id) {
-                return Err(still_filling(&object));
-            }
+        match ids.iter().find_map(|id| self.fills(*id)) {
+            Some(object) => Err(still_filling(&object)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Replaces the actors of those among `targets` that have another parallelism than they should, and

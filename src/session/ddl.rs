@@ -63,15 +63,15 @@ impl Session {
                 }
                 (tag, notices)
             }
-            Bound::Change { changes, tag, notices } => {
+            Bound::Change { changes, tag, mut notices } => {
                 let changes = changes.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
                 if !changes.is_empty() {
-                    self.limits.run(db.change(changes, version)).await?;
+                    notices.extend(self.limits.run(db.change(changes, version)).await?);
                 }
                 (tag, notices)
             }
             Bound::Skip { tag, notice } => (tag, vec![notice]),
-            Bound::Explain(text) => {
+            Bound::Explain(text) | Bound::ExplainJob(text) => {
                 let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
                 return text_rows(explain_schema(), rows, "EXPLAIN");
             }
@@ -118,6 +118,7 @@ impl Session {
     pub(super) async fn explain(&mut self, parsed: &Parsed) -> Result<Outcome, SessionError> {
         let text = match bind(parsed, &self.bind_context(Vec::new()))? {
             Bound::Explain(text) => text,
+            Bound::ExplainJob(text) => format!("{text}\nParallelism {}", self.db().parallelism()),
             Bound::ExplainQuery(plan) => self.explain_query(plan).await?,
             _ => return Err(super::rows::internal("EXPLAIN was bound to something else")),
         };

@@ -11,6 +11,7 @@ const WAIT_PAUSE: Duration = Duration::from_millis(20);
 impl Session {
     /// FLUSH: everything acknowledged is visible when it returns.
     pub(super) async fn flush(&mut self) -> Result<Outcome, SessionError> {
+        self.end_implicit().await?;
         let db = self.db().clone();
         self.limits.run(db.flush()).await?;
         Ok(Outcome::Done("FLUSH".to_owned()))
@@ -19,6 +20,7 @@ impl Session {
     /// CHECKPOINT: everything acknowledged is durable in a checkpoint when it returns.
     pub(super) async fn checkpoint(&mut self) -> Result<Outcome, SessionError> {
         self.refuse_in_block("CHECKPOINT")?;
+        self.end_implicit().await?;
         let db = self.db().clone();
         self.limits.run(db.checkpoint()).await?;
         Ok(Outcome::Done("CHECKPOINT".to_owned()))

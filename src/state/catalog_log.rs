@@ -48,7 +48,7 @@ impl FileCatalogLog {
     }
 
     /// Replaces the image by `snapshot`, then empties the log.
-    fn merge(&mut self, snapshot: &CatalogSnapshot) -> io::Result<()> {
+    pub fn merge(&mut self, snapshot: &CatalogSnapshot) -> io::Result<()> {
         let image = self.dir.join("catalog.image");
         let beside = temporary(&image);
         let mut writer = FrameWriter::create(beside.clone(), IMAGE_MAGIC, "catalog_image")?;

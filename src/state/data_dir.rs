@@ -52,7 +52,7 @@ impl DataDir {
         let lock = lock(root)?;
         if root.join(RESTORING).exists() {
             let message = format!(
-                "bringing a savepoint to data directory \"{}\" was cut off; start with --restore again",
+                "bringing a database to data directory \"{}\" was cut off; start with --restore again",
                 root.display()
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));

@@ -1,7 +1,7 @@
 //! A view over what is there already: exact while its inputs change, gone without a trace when it is
 //! cancelled or cut off, and no hindrance to the others meanwhile.
 
-use crate::harness::{PATIENCE, Weir, rows, run, value, wait_for};
+use crate::harness::{PATIENCE, Weir, rows, run, try_rows, value, wait_for, words};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 
@@ -216,4 +216,66 @@ fn latest_total(dir: &std::path::Path) -> String {
         }
     }
     latest.values().sum::<i64>().to_string()
+}
+
+/// Reads the sum of a view until it can be read: it is all or nothing. Returns how often there was nothing.
+async fn read_whole(client: &Client, view: &str) -> usize {
+    let deadline = Instant::now() + PATIENCE;
+    for nothing in 0.. {
+        match try_rows(client, &format!("SELECT sum(n) FROM {view}")).await {
+            Ok(found) => {
+                assert_eq!(found, [[ROWS.to_string()]], "{view} after {nothing} errors");
+                return nothing;
+            }
+            Err(error) => assert!(words(&error).starts_with("55000"), "{}", words(&error)),
+        }
+        assert!(Instant::now() < deadline, "{view} is not filled");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    unreachable!("it returns, or the deadline comes")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_restored_checkpoint_lacks_is_not_read_before_it_has_filled() {
+    let mut weir = Weir::with(&["--parallelism", "2", "--set", "checkpoint.interval=0"], &[]).await;
+    let client = weir.connect().await;
+    run(&client, "ALTER DATABASE dev SET checkpoint.max_retained = 50").await;
+    fill(&client).await;
+    run(&client, "CHECKPOINT").await;
+    let newest = "SELECT max(epoch) FROM weir_catalog.checkpoints WHERE status = 'completed'";
+    let before: u64 = value(&client, newest).await.parse().expect("a number");
+    run(
+        &client,
+        "CREATE MATERIALIZED VIEW late AS SELECT k, count(*) AS n FROM t GROUP BY k;
+         CREATE MATERIALIZED VIEW on_late AS SELECT k % 10 AS k, sum(n) AS n FROM late GROUP BY k % 10;
+         CHECKPOINT",
+    )
+    .await;
+    weir.kill();
+    // All that is intact is from before the views.
+    for entry in std::fs::read_dir(weir.data_dir().join("checkpoints")).expect("a directory").flatten() {
+        let epoch = entry.file_name().to_string_lossy().parse::<u64>();
+        if epoch.is_ok_and(|epoch| epoch > before) {
+            std::fs::write(entry.path().join("manifest.json"), "damaged").expect("it is ours");
+        }
+    }
+    for kills in [true, false] {
+        weir.begin(&[SLOW]);
+        weir.wait_ready().await;
+        let client = weir.connect().await;
+        let error =
+            try_rows(&client, "SELECT sum(n) FROM late").await.expect_err("it has just begun to fill");
+        assert!(words(&error).starts_with("55000"), "{}", words(&error));
+        if kills {
+            weir.kill();
+            continue;
+        }
+        assert!(read_whole(&client, "late").await > 0);
+        read_whole(&client, "on_late").await;
+        run(&client, "INSERT INTO t VALUES (0, 1, 1)").await;
+        wait_for(&client, "SELECT sum(n) FROM on_late", &(ROWS + 1).to_string()).await;
+        run(&client, "WAIT; CHECKPOINT").await;
+    }
+    weir.kill_and_restart().await;
+    assert_eq!(value(&weir.connect().await, "SELECT sum(n) FROM on_late").await, (ROWS + 1).to_string());
 }

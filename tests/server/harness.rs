@@ -304,6 +304,18 @@ pub async fn value(client: &Client, sql: &str) -> String {
     rows[0][0].clone()
 }
 
+/// Each view is what its query gives now, by name and query.
+pub async fn assert_views(client: &Client, views: &[(&str, &str)], what: &str) {
+    run(client, "FLUSH").await;
+    for (view, query) in views {
+        let mut kept = rows(client, &format!("SELECT * FROM {view}")).await;
+        let mut computed = rows(client, query).await;
+        kept.sort();
+        computed.sort();
+        assert_eq!(kept, computed, "{what}: {view}");
+    }
+}
+
 /// Waits until the one value of a query is `expected`.
 pub async fn wait_for(client: &Client, sql: &str, expected: &str) {
     let deadline = Instant::now() + PATIENCE;

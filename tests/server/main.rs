@@ -3,6 +3,7 @@
 mod auth;
 mod backfill;
 mod cold;
+mod comeback;
 mod create_sink;
 mod degraded;
 mod drill;

@@ -63,6 +63,54 @@ const VIEWS: &[(&str, &str)] = &[
     ("all_of", "SELECT k, n AS v FROM a UNION ALL SELECT k, x FROM b UNION ALL SELECT 1, 2"),
     ("except_of", "SELECT k FROM a EXCEPT SELECT k FROM b"),
     ("grouping", "SELECT k, s, count(*) AS n FROM a GROUP BY GROUPING SETS ((k), (s), ())"),
+    (
+        "other_calls",
+        "SELECT k, bool_and(n > 10) AS every, bool_or(n > 60) AS some, count(*) FILTER (WHERE n > 30) AS f, \
+         sum(n::double precision / 4) AS fs, avg(n::double precision) AS fa FROM a GROUP BY k",
+    ),
+    ("right_join", "SELECT a.id, b.x, b.y FROM a RIGHT JOIN b ON a.k = b.k AND a.n > 30"),
+    ("full_residual", "SELECT a.id, b.x FROM a FULL JOIN b ON a.k = b.k AND a.n > b.x"),
+    ("null_safe_join", "SELECT a.id, b.x FROM a JOIN b ON a.s IS NOT DISTINCT FROM b.y"),
+    ("in_list", "SELECT id FROM a WHERE k IN (SELECT k FROM b WHERE x > 10)"),
+    ("above_all", "SELECT id, n FROM a WHERE n > (SELECT avg(x) FROM b)"),
+    ("greatest_of_kind", "SELECT id, n FROM a WHERE n = (SELECT max(n) FROM a i WHERE i.k = a.k)"),
+    ("intersect_of", "SELECT k FROM a INTERSECT SELECT k FROM b"),
+    ("intersect_all_of", "SELECT k FROM a INTERSECT ALL SELECT k FROM b"),
+    ("except_all_of", "SELECT k FROM a EXCEPT ALL SELECT k FROM b"),
+    ("distinct_on", "SELECT DISTINCT ON (k) k, id, n FROM a ORDER BY k, n, id"),
+    ("paged", "SELECT id, n FROM a ORDER BY n, id LIMIT 4 OFFSET 3"),
+    (
+        "ranked",
+        "SELECT id, k, rn FROM (SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY n, id) AS rn FROM a) r \
+         WHERE rn <= 3",
+    ),
+    (
+        "neighbours",
+        "SELECT id, lag(n) OVER (PARTITION BY k ORDER BY id) AS p, lead(s) OVER (PARTITION BY k ORDER BY id) AS q, \
+         dense_rank() OVER (PARTITION BY k ORDER BY n) AS d FROM a",
+    ),
+    (
+        "newest",
+        "SELECT k, ts, n FROM (SELECT k, ts, n, row_number() OVER (PARTITION BY k ORDER BY ts DESC, n) AS rn FROM e) r \
+         WHERE rn = 1",
+    ),
+    (
+        "window_join",
+        "SELECT l.window_start, l.k, l.n, r.c FROM TUMBLE(e, ts, INTERVAL '4 seconds') l JOIN (SELECT window_start, k, \
+         count(*) AS c FROM TUMBLE(e, ts, INTERVAL '4 seconds') GROUP BY window_start, k) r \
+         ON l.window_start = r.window_start AND l.k = r.k",
+    ),
+    (
+        "window_top",
+        "SELECT window_start, k, n FROM (SELECT window_start, k, n, row_number() OVER (PARTITION BY window_start \
+         ORDER BY n DESC, k) AS rn FROM TUMBLE(e, ts, INTERVAL '4 seconds')) r WHERE rn <= 2",
+    ),
+    (
+        "window_over",
+        "SELECT window_start, k, sum(n) OVER (PARTITION BY window_start, k ORDER BY n) AS t \
+         FROM TUMBLE(e, ts, INTERVAL '4 seconds')",
+    ),
+    ("event_kinds", "SELECT DISTINCT k, n % 3 AS m FROM e"),
     ("plain", "SELECT id, n * 2 AS m FROM a WHERE k % 2 = 0"),
     ("no_key", "SELECT y, x % 5 AS m FROM b"),
 ];
@@ -76,6 +124,22 @@ const ON_VIEWS: &[(&str, &str)] = &[
 
 const CLOSED: &str = "SELECT window_start, window_end, k, count(*) AS n \
     FROM TUMBLE(e, ts, INTERVAL '4 seconds') GROUP BY window_start, window_end, k";
+
+/// What there is with state, as EXPLAIN calls it.
+const STATEFUL: [&str; 12] = [
+    "Aggregate ",
+    "Distinct ",
+    "Join inner ",
+    "Join left ",
+    "Join right ",
+    "Join full ",
+    "Join semi ",
+    "Join anti ",
+    "Join null-aware anti ",
+    "TopN ",
+    "Over ",
+    "EmitOnClose ",
+];
 
 /// Rows as a sorted multiset.
 async fn multiset(client: &Client, sql: &str) -> Vec<String> {
@@ -187,6 +251,25 @@ async fn make_all(client: &Client) {
     run(client, &format!("CREATE MATERIALIZED VIEW closed AS {CLOSED} EMIT ON WINDOW CLOSE")).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operator_with_state_is_among_them() {
+    let weir = Weir::start().await;
+    let client = weir.connect().await;
+    make_all(&client).await;
+    let mut plans = String::new();
+    let closed = ("closed", CLOSED);
+    for (name, query) in VIEWS.iter().chain(ON_VIEWS).chain([&closed]) {
+        let more = if *name == "closed" { " EMIT ON WINDOW CLOSE" } else { "" };
+        let explained = rows(&client, &format!("EXPLAIN CREATE MATERIALIZED VIEW x AS {query}{more}")).await;
+        let lines = explained.concat();
+        assert!(lines.last().is_some_and(|line| line.starts_with("Parallelism ")), "{name}");
+        plans.extend(lines.iter().map(|line| format!("{line}\n")));
+    }
+    for operator in STATEFUL {
+        assert!(plans.contains(operator), "no view has {operator}in its plan:\n{plans}");
+    }
+}
+
 fn rounds(by_default: usize) -> usize {
     std::env::var("WEIR_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(by_default)
 }
@@ -202,7 +285,18 @@ async fn operators_that_are_never_complete_are_exact_too() {
     scenario(&["--parallelism", "2", "--set", "memory.limit=8MB"], rounds(4)).await;
 }
 
-async fn scenario(options: &[&str], rounds: usize) {
+#[tokio::test(flavor = "multi_thread")]
+async fn barriers_that_overtake_change_nothing_of_that() {
+    let often = ["--set", "checkpoint.aligned_timeout=1ms", "--set", "checkpoint.interval=50ms"];
+    let weir = scenario(&[&["--parallelism", "2"], &often[..]].concat(), rounds(6)).await;
+    let log = weir.log();
+    // The name of the field is coloured, its value is not.
+    let overtaken = log.matches("\"unaligned\"").count();
+    println!("{overtaken} of {} checkpoints were overtaken", log.matches("checkpoint completed").count());
+    assert!(overtaken > 0, "{log}");
+}
+
+async fn scenario(options: &[&str], rounds: usize) -> Weir {
     let mut rng = StdRng::seed_from_u64(seed());
     let mut weir = Weir::with(options, &[]).await;
     let mut client = weir.connect().await;
@@ -241,6 +335,7 @@ async fn scenario(options: &[&str], rounds: usize) {
     }
     assert!(!weir.log().contains("actor failed"), "{}", weir.log());
     assert!(weir.log().contains("jobs go on with another parallelism"), "{}", weir.log());
+    weir
 }
 
 const LARGE: &[(&str, &str)] = &[
@@ -395,6 +490,7 @@ async fn what_is_still_filling_keeps_its_actors() {
     let weir = Weir::with(&["--parallelism", "2"], &slow).await;
     let (client, other) = (weir.connect().await, weir.connect().await);
     run(&client, "CREATE TABLE t (id int PRIMARY KEY, k int); INSERT INTO t VALUES (1, 1), (2, 1)").await;
+    run(&client, "CREATE TABLE other (id int)").await;
     let created = async {
         run(&client, "CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k").await;
     };
@@ -404,21 +500,29 @@ async fn what_is_still_filling_keeps_its_actors() {
             assert!(Instant::now() < deadline, "the view is being created");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        for sql in [
-            "ALTER TABLE t SET PARALLELISM = 3",
-            "ALTER MATERIALIZED VIEW v SET PARALLELISM = 3",
-            "ALTER DATABASE dev SET PARALLELISM = 3",
-        ] {
+        for sql in ["ALTER TABLE t SET PARALLELISM = 3", "ALTER MATERIALIZED VIEW v SET PARALLELISM = 3"] {
             let error = other.batch_execute(sql).await.expect_err(sql);
             let says = "55000: materialized view \"v\" is still being created HINT ";
             assert!(words(&error).starts_with(says), "{sql}: {}", words(&error));
         }
+        // All of them get it, one after the other: those that can, now.
+        let told = weir.notices("ALTER DATABASE dev SET PARALLELISM = 3").await;
+        let says = "table \"t\", materialized view \"v\" get the new parallelism when materialized view \"v\" is created";
+        assert_eq!(told.trim(), says);
+        assert_eq!(shown(&other, "other").await, ["3", "adaptive"]);
         assert_eq!(shown(&other, "t").await, ["2", "adaptive"]);
     };
     tokio::join!(created, refused);
-    run(&client, "ALTER DATABASE dev SET PARALLELISM = 3; INSERT INTO t VALUES (3, 1)").await;
-    assert_eq!(shown(&client, "v").await, ["3", "adaptive"]);
-    assert_eq!(value(&client, "SELECT n FROM v").await, "3");
+    run(&client, "INSERT INTO t VALUES (3, 1)").await;
+    for job in ["t", "v"] {
+        let deadline = Instant::now() + PATIENCE;
+        while shown(&client, job).await != ["3", "adaptive"] {
+            assert!(Instant::now() < deadline, "{job} is {:?}", shown(&client, job).await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    run(&client, "INSERT INTO t VALUES (4, 1)").await;
+    assert_eq!(value(&client, "SELECT n FROM v").await, "4");
 }
 
 /// Where a rescale is cut off, and whether what it was to bring lasts all the same.

@@ -2,6 +2,7 @@
 //! target that is ahead is refused.
 
 use crate::harness::{PATIENCE, Postgres, Weir, rows, run, try_rows, value, wait_for, words};
+use crate::savepoint::misfit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio_postgres::Client;
@@ -183,6 +184,12 @@ async fn a_target_that_is_ahead_of_the_savepoint_is_refused_alone() {
     let target = postgres.connect().await;
     assert_eq!(value(&target, "SELECT count(*) FROM target").await, "2");
     assert_eq!(value(&client, "SELECT n FROM n").await, "3");
+    // A savepoint does not forget it, though it is of a later epoch than what the target holds.
+    let again = url(&weir, "again");
+    run(&client, &format!("SAVEPOINT TO '{again}'")).await;
+    run(&client, &format!("RESTORE DATABASE dev FROM '{again}' WITH (replace = true)")).await;
+    wait_alert(&client, "RESUME AT LEAST ONCE").await;
+    assert_eq!(value(&target, "SELECT count(*) FROM target").await, "2");
     run(&client, "ALTER SINK k RESUME AT LEAST ONCE").await;
     wait_for(&target, "SELECT count(*) FROM target", "4").await;
     wait_for(&client, STATUS, "running").await;
@@ -217,4 +224,112 @@ async fn sinks_of_another_database_need_a_word() {
     assert_eq!(value(&there, "SELECT n FROM n").await, "1");
     run(&there, "INSERT INTO t VALUES (2, 'y')").await;
     wait_for(&target, "SELECT count(*) FROM target WHERE id = 2", "1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promise_that_is_longer_than_a_file_goes_along() {
+    const ROWS: usize = 120_000;
+    let mut postgres = Postgres::start().await;
+    run(&postgres.connect().await, "CREATE TABLE target (id int, v text)").await;
+    let mut weir = Weir::start().await;
+    let client = weir.connect().await;
+    pipeline(&client, postgres.port(), "type = 'append-only'").await;
+    postgres.kill();
+    let insert =
+        format!("INSERT INTO t SELECT i, repeat(md5(i::text), 20) FROM generate_series(1, {ROWS}) AS g(i)");
+    run(&client, &insert).await;
+    let to = url(&weir, "saved");
+    run(&client, &format!("SAVEPOINT TO '{to}'")).await;
+    let manifest = std::fs::read_to_string(weir.path("saved").join("savepoint.json")).expect("a manifest");
+    assert!(manifest.matches("\"log\":\"000000.log\"").count() > 1, "one promise, several files");
+    weir.kill();
+    postgres.restart().await;
+    let moved = Weir::with(&["--restore", &to], &[]).await;
+    let target = postgres.connect().await;
+    wait_for(&target, "SELECT count(*) FROM target", &ROWS.to_string()).await;
+    let whole = "SELECT count(DISTINCT id) FROM target WHERE v = repeat(md5(id::text), 20)";
+    assert_eq!(value(&target, whole).await, ROWS.to_string());
+    wait_for(&moved.connect().await, STATUS, "running").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_of_what_is_rebuilt_empties_its_target_if_that_is_said() {
+    for mode in ["progress", "two_phase"] {
+        let postgres = Postgres::start().await;
+        let target = postgres.connect().await;
+        run(&target, "CREATE TABLE target (g int PRIMARY KEY, n bigint)").await;
+        let mut weir = Weir::with(&["--parallelism", "2"], &[]).await;
+        let client = weir.connect().await;
+        run(
+            &client,
+            &format!(
+                "CREATE TABLE t (id int PRIMARY KEY, v int);
+                 CREATE MATERIALIZED VIEW sums AS SELECT v % 10 AS g, count(*) AS n FROM t GROUP BY v % 10;
+                 CREATE SINK k FROM sums WITH (connector = 'postgres', hostname = '127.0.0.1', port = {},
+                   username = 'postgres', database.name = 'postgres', table.name = 'target', type = 'upsert',
+                   primary_key = 'g', commit_mode = '{mode}')",
+                postgres.port()
+            ),
+        )
+        .await;
+        run(&client, "INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 100) AS g(i)").await;
+        wait_for(&target, "SELECT count(*) FROM target", "7").await;
+        let to = url(&weir, "saved");
+        run(&client, &format!("SAVEPOINT TO '{to}'")).await;
+        // This comes after it, and is not to be in the target any more.
+        run(&client, "INSERT INTO t VALUES (1000, 8), (1001, 9)").await;
+        wait_for(&target, "SELECT count(*) FROM target", "9").await;
+        misfit(&weir.path("saved"), "sums");
+        let restore = |more: &str| {
+            format!("RESTORE DATABASE dev FROM '{to}' WITH (replace = true, on_mismatch = 'rebuild'{more})")
+        };
+        let error = words(&client.batch_execute(&restore("")).await.expect_err("it has a sink"));
+        assert!(
+            error.starts_with("55000: sink \"k\" can't be rebuilt") && error.contains("sinks = 'rebuild'"),
+            "{error}"
+        );
+        let notices = weir.notices(&restore(", sinks = 'rebuild'")).await;
+        assert!(notices.contains("sink \"k\" is rebuilt: its target is emptied"), "{notices}");
+        let client = weir.connect().await;
+        run(&client, "WAIT").await;
+        let expected = rows(&client, "SELECT v % 10, count(*) FROM t GROUP BY v % 10 ORDER BY 1").await;
+        assert_eq!(expected.len(), 7);
+        let held = "SELECT g, n FROM target ORDER BY 1";
+        let deadline = Instant::now() + PATIENCE;
+        while rows(&target, held).await != expected {
+            assert!(Instant::now() < deadline, "{:?}", rows(&target, held).await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        weir.kill_and_restart().await;
+        let client = weir.connect().await;
+        run(&client, "INSERT INTO t VALUES (2000, 8)").await;
+        wait_for(&target, "SELECT coalesce(max(n), 0) FROM target WHERE g = 8", "1").await;
+        wait_for(&client, STATUS, "running").await;
+        assert_eq!(value(&target, "SELECT count(*) FROM pg_prepared_xacts").await, "0", "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_whose_target_can_not_be_emptied_is_dropped_or_nothing_is_restored() {
+    let weir = Weir::start().await;
+    let client = weir.connect().await;
+    let sink = format!(
+        "CREATE TABLE t (a int) APPEND ONLY; CREATE MATERIALIZED VIEW s AS SELECT sum(a) AS s FROM t;
+         CREATE SINK k FROM s WITH (connector = 'file', path = '{}', type = 'append-only', force_append_only = true)
+           FORMAT PLAIN ENCODE JSON",
+        weir.path("out").display()
+    );
+    run(&client, &sink).await;
+    run(&client, "INSERT INTO t VALUES (1)").await;
+    let to = url(&weir, "saved");
+    run(&client, &format!("SAVEPOINT TO '{to}'")).await;
+    misfit(&weir.path("saved"), "s");
+    let restore = |more: &str| format!("RESTORE DATABASE dev FROM '{to}' WITH (replace = true, {more})");
+    let error = client.batch_execute(&restore("on_mismatch = 'rebuild', sinks = 'rebuild'")).await;
+    let error = words(&error.expect_err("files can't be emptied"));
+    assert!(
+        error.starts_with("55000: sink \"k\" can't be rebuilt") && error.contains("'drop' drops it"),
+        "{error}"
+    );
+    assert_eq!(value(&client, "SELECT s FROM s").await, "1");
 }

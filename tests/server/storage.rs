@@ -28,7 +28,7 @@ impl S3 {
     }
 
     /// It answers (again).
-    async fn begin(&mut self) {
+    pub async fn begin(&mut self) {
         let files = s3s_fs::FileSystem::new(self.dir.path()).expect("a directory that exists");
         let mut service = s3s::service::S3ServiceBuilder::new(files);
         service.set_auth(s3s::auth::SimpleAuth::from_single("key", "secret"));
@@ -57,7 +57,7 @@ impl S3 {
     }
 
     /// It goes away, with all its connections.
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Some(running) = self.running.take() {
             running.cancel();
         }

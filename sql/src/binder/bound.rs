@@ -37,6 +37,8 @@ pub enum Bound {
     },
     /// EXPLAIN: the text.
     Explain(String),
+    /// EXPLAIN of what would be a job: the text of its plan.
+    ExplainJob(String),
     /// A query whose rows, `(plan_type, plan)`, tell how another one is run, or ran.
     ExplainQuery(LogicalPlan),
     /// Everything that the session itself handles (SET, SHOW, BEGIN, FLUSH, …).

@@ -21,13 +21,14 @@ pub(super) fn explain(
         }
         Bound::Dml(dml) => return batch(dml.input, false),
         Bound::Create(create) => match &create.plan {
-            Some(plan) => crate::plan::explain::explain(plan, &context.catalog),
+            Some(plan) => {
+                let text = crate::plan::explain::explain(plan, &context.catalog);
+                return Ok(Bound::ExplainJob(text.trim_end().to_owned()));
+            }
             None => return Err(SqlError::not_supported("EXPLAIN of this statement")),
         },
         Bound::Skip { notice, .. } => notice,
-        Bound::Change { .. } | Bound::Explain(_) | Bound::ExplainQuery(_) | Bound::Session(_) => {
-            return Err(SqlError::not_supported("EXPLAIN of this statement"));
-        }
+        _ => return Err(SqlError::not_supported("EXPLAIN of this statement")),
     };
     Ok(Bound::Explain(explained.trim_end().to_owned()))
 }

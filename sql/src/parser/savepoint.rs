@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, Parse};
 use super::options::with_options;
-use super::statement::{OnMismatch, RestoreOptions, Statement};
+use super::statement::{OnMismatch, RestoreOptions, RestoredSinks, Statement};
 use crate::error::SqlError;
 use sqlparser::tokenizer::Token;
 use weir_catalog::SqlState;
@@ -67,10 +67,11 @@ fn set(options: &mut RestoreOptions, name: &str, value: &str) -> Parse<()> {
             }
         }
         "sinks" => {
-            options.sinks_at_least_once = match lower.as_str() {
-                "at_least_once" => true,
-                "exactly_once" => false,
-                _ => return Err(invalid("Write 'exactly_once' or 'at_least_once'.").into()),
+            options.sinks = match lower.as_str() {
+                "exactly_once" => RestoredSinks::ExactlyOnce,
+                "at_least_once" => RestoredSinks::AtLeastOnce,
+                "rebuild" => RestoredSinks::Rebuild,
+                _ => return Err(invalid("Write 'exactly_once', 'at_least_once' or 'rebuild'.").into()),
             }
         }
         _ => {

@@ -134,9 +134,20 @@ pub struct RestoreOptions {
     pub on_mismatch: OnMismatch,
     /// `definitions = 'current'`: whether objects stay as they are now, and only get their state.
     pub current_definitions: bool,
-    /// `sinks = 'at_least_once'`: whether sinks of another database's savepoint may deliver again what
-    /// that one delivers.
-    pub sinks_at_least_once: bool,
+    /// `sinks`
+    pub sinks: RestoredSinks,
+}
+
+/// What becomes of sinks that can't go on exactly once from a savepoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestoredSinks {
+    /// Nothing is restored.
+    #[default]
+    ExactlyOnce,
+    /// Those of another database's savepoint may deliver again what that one delivers.
+    AtLeastOnce,
+    /// Those that read what is rebuilt empty their targets and deliver everything anew.
+    Rebuild,
 }
 
 /// What becomes of a job whose state in a savepoint does not fit its plan.

@@ -31,6 +31,9 @@ pub(in super::super) fn manifest(epoch: u64) -> Manifest {
         files: vec![StateFile { name: "000001.sst".to_owned(), size: 3, crc32: 7, stored: None }],
         completed_at_us: 5,
         savepoint: None,
+        catalog: None,
+        promised: Vec::new(),
+        ahead: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the remote log: one writer at a time, nothing removed that is named, nothing left that is not.
 
-use super::super::manifest::StateFile;
 use super::super::manifest::tests::manifest;
+use super::super::record::BEGINNINGS_KEPT;
 use super::super::transfer::Cancel;
 use super::*;
 use crate::config::Config;
@@ -124,7 +124,7 @@ fn who_opens_the_log_fences_off_who_wrote_before() {
     fixture.upload(&zombie, 1, &mut files).unwrap();
     zombie.publish(&manifest_of(&zombie, 1, &files)).unwrap();
     let newer = fixture.storage(2);
-    newer.open().unwrap();
+    newer.open(None).unwrap();
     assert_eq!(epochs(&newer), [1]);
     // Also after the newer one has written and cleaned up.
     let mut files = fixture.files(&[("8.sst", "eight"), ("CURRENT", "a")]);
@@ -145,7 +145,7 @@ fn who_opens_the_log_fences_off_who_wrote_before() {
     fixture.upload(&newer, 4, &mut files).unwrap();
     newer.publish(&manifest_of(&newer, 4, &files)).unwrap();
     let third = fixture.storage(3);
-    third.open().unwrap();
+    third.open(None).unwrap();
     assert_eq!(epochs(&third), [2, 4]);
     let left: Vec<String> = fixture.names().into_iter().filter(|n| n.contains("2.sst")).collect();
     assert_eq!(left, Vec::<String>::new(), "what the zombie uploaded is an orphan");
@@ -154,25 +154,25 @@ fn who_opens_the_log_fences_off_who_wrote_before() {
 #[test]
 fn a_generation_of_another_process_is_not_taken_twice() {
     let fixture = Fixture::new();
-    let other = Record { generation: 5, writer: "another-1".to_owned(), manifest: None };
+    let other = Record { generation: 5, writer: "another-1".to_owned(), manifest: None, goes_on_from: None };
     let objects = Objects::of(fixture.store.clone());
     objects.create(&record_name(1), other.encode().unwrap()).unwrap();
     for generation in [4, 5] {
-        let error = fixture.storage(generation).open().unwrap_err();
+        let error = fixture.storage(generation).open(None).unwrap_err();
         assert!(error.to_string().contains("generation 5 of this database already writes"), "{error}");
     }
     let storage = fixture.storage(6);
-    storage.open().unwrap();
-    storage.open().unwrap();
+    storage.open(None).unwrap();
+    storage.open(None).unwrap();
     assert_eq!(fixture.counts(), [2, 0, 0]);
     for generation in 7..7 + BEGINNINGS_KEPT as u64 + 20 {
-        fixture.storage(generation).open().unwrap();
+        fixture.storage(generation).open(None).unwrap();
     }
     // The newest of those before, and the last one.
     assert_eq!(fixture.counts(), [BEGINNINGS_KEPT + 1, 0, 0]);
     let storage = fixture.storage(1000);
-    storage.open().unwrap();
-    assert!(fixture.storage(1000).open().is_ok(), "another storage object of this process may");
+    storage.open(None).unwrap();
+    assert!(fixture.storage(1000).open(None).is_ok(), "another storage object of this process may");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn orphans_are_found_but_not_those_of_a_later_generation() {
         "shared/x",
     ];
     names.into_iter().for_each(put);
-    fixture.storage(2).open().unwrap();
+    fixture.storage(2).open(None).unwrap();
     let left = fixture.names();
     assert_eq!(left, ["log/00000000000000000001", "shared/0000000003-1/1-2.sst", "shared/x"]);
 }
@@ -206,7 +206,7 @@ fn a_damaged_record_is_no_checkpoint_and_costs_nothing_else() {
     let whole = objects.get(&record_name(3)).unwrap();
     objects.put(&record_name(3), whole.slice(..whole.len() - 3)).unwrap();
     let next = fixture.storage(2);
-    next.open().unwrap();
+    next.open(None).unwrap();
     assert_eq!(epochs(&next), [1]);
     assert_eq!(fixture.counts()[1], 2, "what it named may be wanted by who mends it");
     let mut files = fixture.files(&[("3.sst", "x"), ("CURRENT", "a")]);
@@ -223,7 +223,8 @@ fn a_record_whose_answer_was_lost_is_found() {
     fixture.upload(&storage, 1, &mut files).unwrap();
     let first = manifest_of(&storage, 1, &files);
     // As if the request had arrived, and the answer had not.
-    let record = Record { generation: 1, writer: storage.writer.clone(), manifest: Some(first.clone()) };
+    let writer = storage.writer.clone();
+    let record = Record { generation: 1, writer, manifest: Some(first.clone()), goes_on_from: None };
     let objects = Objects::of(fixture.store.clone());
     objects.create(&record_name(2), record.encode().unwrap()).unwrap();
     storage.publish(&first).unwrap();
@@ -240,4 +241,68 @@ fn a_record_whose_answer_was_lost_is_found() {
     assert_eq!(epochs(&storage), [1, 2, 3]);
     storage.retain((1, Epoch(3))).unwrap();
     assert_eq!((epochs(&storage), fixture.counts()), (vec![3], [2, 1, 1]));
+}
+
+/// Publishes checkpoints of a file each.
+fn publish(fixture: &Fixture, storage: &RemoteStorage, numbers: std::ops::RangeInclusive<u64>) {
+    for epoch in numbers {
+        let name = format!("{epoch}.sst");
+        let mut files = fixture.files(&[(name.as_str(), "x"), ("CURRENT", "a")]);
+        fixture.upload(storage, epoch, &mut files).unwrap();
+        storage.publish(&manifest_of(storage, epoch, &files)).unwrap();
+    }
+}
+
+#[test]
+fn what_came_after_the_checkpoint_that_a_database_goes_on_from_is_none_of_its_past() {
+    let fixture = Fixture::new();
+    publish(&fixture, &fixture.storage(1), 1..=4);
+    let objects = Objects::of(fixture.store.clone());
+    // The last one can't be read, the one before is found damaged.
+    objects.put(&record_name(5), bytes::Bytes::from_static(b"{}")).unwrap();
+    let back = fixture.storage(2);
+    back.open(None).unwrap();
+    assert!(back.has_damaged());
+    assert_eq!(epochs(&back), [1, 2, 3]);
+    back.go_on_from((1, Epoch(2))).unwrap();
+    assert_eq!(epochs(&back), [1, 2]);
+    // Whoever reads the log after finds the same, before anything was removed.
+    assert_eq!(fixture.counts(), [7, 4, 4]);
+    let next = fixture.storage(3);
+    next.open(None).unwrap();
+    assert_eq!(epochs(&next), [1, 2]);
+    assert!(!next.has_damaged());
+    // Of the damaged record nobody knows what it named; the next start finds that.
+    fixture.storage(4).open(None).unwrap();
+    assert_eq!(fixture.counts()[1..], [2, 2], "{:?}", fixture.names());
+    // New ones count, whatever their epochs.
+    publish(&fixture, &fixture.storage(5), 3..=3);
+    let last = fixture.storage(6);
+    last.open(None).unwrap();
+    assert_eq!(epochs(&last), [1, 2, 3]);
+}
+
+#[test]
+fn a_checkpoint_that_was_stored_and_not_published_can_be() {
+    for loses in [false, true] {
+        let fixture = Fixture::new();
+        let dying = fixture.storage(1);
+        publish(&fixture, &dying, 1..=1);
+        let mut files = fixture.files(&[("2.sst", "two"), ("CURRENT", "b")]);
+        fixture.upload(&dying, 2, &mut files).unwrap();
+        let pledged = manifest_of(&dying, 2, &files);
+        if loses {
+            let object = &files[0].stored.as_ref().unwrap().object;
+            Objects::of(fixture.store.clone()).delete(std::slice::from_ref(object)).unwrap();
+        }
+        let next = fixture.storage(2);
+        next.open(Some(&pledged)).unwrap();
+        assert_eq!(next.publish_pledged(&pledged).unwrap(), !loses);
+        assert_eq!(epochs(&next), if loses { vec![1] } else { vec![1, 2] });
+        next.retain((0, Epoch(0))).unwrap();
+        assert_eq!(fixture.counts()[1..], if loses { [1, 1] } else { [2, 2] }, "{:?}", fixture.names());
+        let last = fixture.storage(3);
+        last.open(None).unwrap();
+        assert_eq!(epochs(&last), epochs(&next));
+    }
 }

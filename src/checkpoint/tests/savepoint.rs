@@ -24,6 +24,7 @@ fn savepoint(files: Vec<SavedFile>) -> Savepoint {
         handles: manifest.handles,
         state: files,
         sinks: Vec::new(),
+        ahead: Vec::new(),
     }
 }
 
@@ -51,7 +52,8 @@ fn it_comes_back_as_written_and_is_never_replaced() {
     }
     // One that fails takes only its own files back.
     second.put("state/000000.entries", b"other", &Cancel::default()).unwrap();
-    second.give_up();
+    assert!(!second.is_published().unwrap() && first.is_published().unwrap());
+    assert_eq!(second.give_up().unwrap(), 1);
     assert_eq!(first.get(&file, &Cancel::default()).unwrap(), b"some state");
     assert!(dir.path().join("a savepoint/savepoint.json").is_file());
     let nowhere = url(&dir.path().join("nowhere"));
@@ -92,7 +94,7 @@ fn a_newer_format_is_refused_by_its_number() {
     newer["state"] = "something else".into();
     let content = with_checksum(&newer.to_string());
     let error = Savepoint::decode(content.as_bytes()).unwrap_err();
-    assert!(error.contains("format 7, of Weir 9.9, is newer than 1"), "{error}");
+    assert!(error.contains("format 7, of Weir 9.9, is newer than 2"), "{error}");
 }
 
 #[test]
@@ -102,6 +104,13 @@ fn bad_ones_are_not_written_and_bad_urls_not_taken() {
     bad.state = Vec::new();
     bad.handles[0].epoch = Epoch(10);
     assert!(bad.encode().unwrap_err().to_string().contains("which is later"));
+    bad.handles.clear();
+    let file = |name: &str| SavedFile { name: name.to_owned(), size: 5, ..SavedFile::default() };
+    let log = |at, name| SavedLog { sink: ObjectId(7), log: "0.log".to_owned(), at, file: file(name) };
+    bad.sinks = vec![log(0, "a"), log(5, "b"), SavedLog { log: "1.log".to_owned(), ..log(0, "c") }];
+    bad.encode().unwrap();
+    bad.sinks[1].at = 6;
+    assert!(bad.encode().unwrap_err().to_string().contains("\"b\" begins at 6 of its log, where 5 is due"));
     for text in ["", "local", "s3://bucket", "s3://bucket/", "/some/path", "s3://key:secret@bucket/x"] {
         assert!(parse_url(text).is_err(), "{text}");
     }

@@ -85,7 +85,7 @@ impl Simulation {
         match Oracle::get().bind(&sql, &catalog) {
             Ok(Bound::Change { changes, .. }) => {
                 let version = catalog.version;
-                let done = server.runtime.spawn(async move { db.change(changes, version).await });
+                let done = server.runtime.spawn(async move { db.change(changes, version).await.map(drop) });
                 let query = self.clients.objects[name].clone();
                 self.clients.ddl = Some(Ddl { name: name.to_owned(), query, drops: true, done });
                 self.trace.say(sql);

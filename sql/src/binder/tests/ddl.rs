@@ -397,7 +397,7 @@ fn explain_shows_plans() {
     let mut db = Db::new();
     db.run("create table t (id int primary key, n int)");
     let text = |db: &mut Db, sql: &str| match db.bind(sql) {
-        Bound::Explain(text) => text,
+        Bound::ExplainJob(text) => text,
         Bound::ExplainQuery(plan) => plan.display_indent().to_string(),
         other => panic!("{other:?}"),
     };
