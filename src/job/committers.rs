@@ -71,6 +71,9 @@ pub async fn check(data_dir: &DataDir, object: &Object) -> Result<Option<String>
     }
 }
 
+/// Sinks that are to go on from the epoch of the restored checkpoint.
+type Waiting = Vec<(Arc<Object>, Epoch)>;
+
 type Statuses = Mutex<BTreeMap<ObjectId, DeliveryStatus>>;
 
 fn note(statuses: &Statuses, sink: ObjectId, state: DeliveryState, error: Option<String>) {
@@ -99,7 +102,7 @@ pub struct Committers {
     /// Sinks whose logs have reached the limit.
     full: Mutex<HashSet<ObjectId>>,
     /// Sinks that deliver nothing before the next checkpoint is complete; none: there is no need to wait.
-    waiting: Mutex<Option<Vec<(Arc<Object>, Epoch)>>>,
+    waiting: Mutex<Option<Waiting>>,
 }
 
 impl Committers {
