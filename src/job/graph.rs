@@ -95,37 +95,59 @@ pub fn inputs(root: &PlanNode) -> Vec<(u32, usize)> {
 }
 
 /// Whether actors of a fragment may handle a barrier before it has come on all their channels. What has
-/// come by then must be rows that their inputs may hold: where rows of one key come from several actors,
-/// a new one may come before the old one is taken back, and what keeps a row a key would lose both.
+/// come by then must be rows that their inputs may hold: where the rows of one key take several ways, from
+/// several actors or to several, a new one may come before the old one is taken back, and what keeps a row a
+/// key, here or behind, would lose both. An aggregate keeps none of its input.
 pub fn may_be_overtaken(fragments: &[Fragment], index: usize) -> bool {
-    fragments[index].inputs.iter().all(|(input, _)| match input {
+    let fragment = &fragments[index];
+    fragment.inputs.iter().all(|(input, (node, _))| match input {
         // A relation's rows are placed by its key; a source's only come.
         FragmentInput::Relation(_) => true,
-        FragmentInput::Fragment { from, .. } => keys_stay_apart(&fragments[*from]),
+        FragmentInput::Fragment { from, columns } => {
+            aggregates_first(fragment, *node)
+                || keys_go_one_way(&fragments[*from], columns, fragment.parallelism)
+        }
     })
 }
 
-/// Whether rows of one key that a fragment gives out always come from the same actor. Equal rows without a
-/// key are counted: each actor takes back no more than it gave.
-fn keys_stay_apart(fragment: &Fragment) -> bool {
+/// Whether the first operator with state that sees what `node` takes is an aggregate.
+fn aggregates_first(fragment: &Fragment, mut node: usize) -> bool {
+    loop {
+        let FragmentNode { node: plan, parent, .. } = &fragment.nodes[node];
+        match (&plan.op, parent) {
+            (PlanOp::Aggregate { .. }, _) => return true,
+            (op, _) if keeps_rows(op) => return false,
+            (_, Some((above, _))) => node = *above,
+            (_, None) => return false,
+        }
+    }
+}
+
+fn keeps_rows(op: &PlanOp) -> bool {
+    use PlanOp::{Aggregate, Join, Over, TopN};
+    matches!(op, Aggregate { .. } | Join { .. } | TopN { .. } | Over { .. })
+}
+
+/// Whether rows of one key that a fragment gives out always come from the same actor, and go, by these
+/// `columns`, to the same one of `readers`. Equal rows without a key are counted: each actor takes back no
+/// more than it gave.
+fn keys_go_one_way(fragment: &Fragment, columns: &[usize], readers: usize) -> bool {
     let Some(root) = fragment.nodes.last() else { return false };
     let known = &root.node.properties;
-    let Some(key) = &known.key else { return true };
-    let by_key = match &known.distribution {
-        Distribution::Hash(columns) => columns.iter().all(|column| key.contains(column)),
-        Distribution::Single => true,
-        Distribution::Any => false,
-    };
-    let keeps = |op: &PlanOp| {
-        matches!(
-            op,
-            PlanOp::Aggregate { .. } | PlanOp::Join { .. } | PlanOp::TopN { .. } | PlanOp::Over { .. }
-        )
-    };
+    let Some(key) = known.key.as_ref().filter(|_| !known.append_only) else { return true };
+    let in_key = |columns: &[usize]| columns.iter().all(|column| key.contains(column));
     // What passes rows on has them where they were.
-    let passes = !fragment.nodes.iter().any(|n| keeps(&n.node.op))
-        && fragment.inputs.iter().all(|(input, _)| matches!(input, FragmentInput::Relation(_)));
-    fragment.parallelism == 1 || known.append_only || by_key || passes
+    let passes = || {
+        !fragment.nodes.iter().any(|n| keeps_rows(&n.node.op))
+            && fragment.inputs.iter().all(|(input, _)| matches!(input, FragmentInput::Relation(_)))
+    };
+    let from_one = fragment.parallelism == 1
+        || match &known.distribution {
+            Distribution::Hash(columns) => in_key(columns) || passes(),
+            Distribution::Single => true,
+            Distribution::Any => passes(),
+        };
+    from_one && (readers == 1 || in_key(columns))
 }
 
 /// Counts how often each stateful part occurs; what is within a part that occurs again counts once.
@@ -352,14 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_a_key_from_several_actors_waits_for_all_of_them() {
+    fn who_gets_a_key_by_several_ways_waits_for_all_of_them() {
         let with = |mut node: PlanNode, append_only: bool, key: Option<Vec<usize>>| {
             (node.properties.append_only, node.properties.key) = (append_only, key);
             node
         };
         let join = || joined(counts(vec![0, 1]), counts(vec![0, 2]));
-        let waits = |join: PlanNode, parallelism: usize| {
-            let by = Distribution::Hash(vec![2]);
+        let waits = |join: PlanNode, parallelism: usize, to: Vec<usize>| {
+            let by = Distribution::Hash(to);
             let fragments = cut(&node(PlanOp::Exchange { to: by.clone() }, vec![join], 3, by), parallelism);
             let may: Vec<bool> = (0..fragments.len()).map(|i| may_be_overtaken(&fragments, i)).collect();
             let last = may.len() - 1;
@@ -367,11 +389,38 @@ mod tests {
             !may[last]
         };
         // It is placed by column 0.
-        assert!(waits(with(join(), false, Some(vec![1, 2])), 2));
-        assert!(!waits(with(join(), false, Some(vec![0, 2])), 2));
-        assert!(!waits(with(join(), true, Some(vec![1, 2])), 2));
-        assert!(!waits(with(join(), false, None), 2));
-        assert!(!waits(with(join(), false, Some(vec![1, 2])), 1));
+        assert!(waits(with(join(), false, Some(vec![1, 2])), 2, vec![2]));
+        assert!(!waits(with(join(), false, Some(vec![0, 2])), 2, vec![2]));
+        assert!(waits(with(join(), false, Some(vec![0, 2])), 2, vec![1]));
+        assert!(!waits(with(join(), true, Some(vec![1, 2])), 2, vec![1]));
+        assert!(!waits(with(join(), false, None), 2, vec![1]));
+        assert!(!waits(with(join(), false, Some(vec![1, 2])), 1, vec![1]));
+    }
+
+    #[test]
+    fn a_join_waits_where_a_key_moves_between_its_actors_and_an_aggregate_does_not() {
+        let table = |key: usize| {
+            let mut scan = node(
+                PlanOp::Source { source: ObjectId(7), columns: vec![0, 1] },
+                vec![],
+                2,
+                Distribution::Any,
+            );
+            scan.properties.key = Some(vec![key]);
+            scan
+        };
+        let may = |plan: &PlanNode| {
+            let fragments = cut(plan, 2);
+            (0..fragments.len()).all(|index| may_be_overtaken(&fragments, index))
+        };
+        let by = Distribution::Hash(vec![0]);
+        let groups = |key: usize| {
+            let again = PlanOp::Aggregate { group: vec![0], calls: vec![] };
+            node(again, vec![exchanged(table(key))], 1, by.clone())
+        };
+        assert!(may(&groups(1)));
+        assert!(may(&joined(table(0), table(1))));
+        assert!(!may(&joined(table(1), table(1))));
     }
 
     #[test]
