@@ -3,7 +3,7 @@
 use super::*;
 use crate::connectors::committer::{CommitterConfig, CommitterEvent, CommitterHandle, Events};
 use crate::connectors::error::ConnectorError;
-use crate::connectors::sink::Target;
+use crate::connectors::sink::{FateOf, Target};
 use crate::connectors::sink_log::{SinkLog, SinkLogWriter};
 use crate::stream::ChangeBatch;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
@@ -135,6 +135,10 @@ impl PreparedTarget for InMemory {
 
     async fn forget(&mut self) -> Result<Vec<TransactionName>, SinkError> {
         unreachable!("it is not dropped")
+    }
+
+    async fn sweep(&mut self, _: &FateOf) -> Result<Vec<(TransactionName, Option<String>)>, SinkError> {
+        unreachable!("other sinks have no transactions here")
     }
 }
 
