@@ -295,6 +295,28 @@ async fn a_restart_commits_what_is_promised_and_rolls_back_what_is_not() {
     committer.stop().await;
 }
 
+/// An older copy of the data directory was put back: what is prepared has the generation, and may have the
+/// epochs, that come next here.
+#[tokio::test]
+async fn what_a_twin_prepared_is_never_taken_for_ours() {
+    let mut bench = Bench::new(1);
+    for (epoch, number) in [(12, 999), (13, 998)] {
+        let name = bench.name(1, epoch, 0);
+        bench.held.lock().prepared.insert(name, vec![number]);
+    }
+    bench.held.lock().faults = 3;
+    let committer = bench.start(8, 10, Vec::new());
+    let ours = bench.epoch(12);
+    committer.sealed(Epoch(12), ours.clone());
+    committer.durable(Epoch(12), ours);
+    while bench.last_committed() != Some(Epoch(12)) {
+        committer.resume(false);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let held = bench.held.lock();
+    assert_eq!((&held.numbers[..], held.prepared.len()), (&[120][..], 0));
+}
+
 #[tokio::test]
 async fn neither_a_newer_server_nor_a_target_that_is_ahead_is_touched() {
     let mut bench = Bench::new(1);
