@@ -1,5 +1,5 @@
 //! An S3 server over a directory, whose clients sign their requests: for the tests, and for
-//! `bench/s3.rs`.
+//! `bench/s3`.
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::path::Path;
