@@ -30,7 +30,8 @@ build:
 # three quarters of an hour more. Not part of the tests.
 bench:
 	@$(ENV) && cargo build --release --bin weir && weir="$$CARGO_TARGET_DIR/release/weir" \
+	  && s3="$$CARGO_TARGET_DIR/s3" && cargo build --release --manifest-path bench/s3/Cargo.toml --target-dir "$$s3" \
 	  && mkdir -p bench/results && "$$weir" bench-state --dir "$$(mktemp -u)" --out bench/results/state.json \
-	  && python3 bench/recovery.py --weir "$$weir" --out bench/results/recovery.json \
+	  && python3 bench/recovery.py --weir "$$weir" --s3 "$$s3/release/s3" --out bench/results/recovery.json \
 	  && python3 bench/growth.py --weir "$$weir" && python3 bench/checkpoints.py --weir "$$weir" \
 	  && python3 bench/nexmark.py --weir "$$weir" $(BENCH)

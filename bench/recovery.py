@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Recovery: kill -9 with much state, start again, and see how soon it runs.
+"""Recovery: kill -9 with much state, start again, and see how soon it runs: from the local disk, and from an
+object store alone.
 
 A server joins bids with their auctions, both sides kept, until its newest checkpoint names the bytes
 asked for; then it is killed in mid-stream and started on the same data directory. Measured from the
@@ -7,10 +8,14 @@ start of the new process: until /readyz says so (the first barrier is through), 
 again, until the first new checkpoint is durable, and until every operator is complete in memory again
 (until then they read through to the store, which costs throughput, not correctness).
 
-usage: bench/recovery.py --weir PATH [--gigabytes 1] [--rate 0] [--parallelism 2] [--runs 3]
+With --s3 (the tests' S3 server, bench/s3) the same again with checkpoints in a store on
+loopback, which has its own process on the same cores: before the restart the local checkpoints are removed, so that
+all of the state is downloaded.
+
+usage: bench/recovery.py --weir PATH [--s3 PATH] [--gigabytes 1] [--rate 0] [--parallelism 2] [--runs 3]
        [--memory 60%] [--out recovery.json]
 """
-import argparse, json, re, signal, statistics, sys, tempfile, time, urllib.error
+import argparse, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time, urllib.error
 
 from harness import DIRECT, Server
 
@@ -18,10 +23,29 @@ QUERY = """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.datetime, b.
   a.seller, a.category, a.extra AS auction_extra FROM bid AS b JOIN auction AS a ON b.auction = a.id"""
 
 
+STORED_RATE = 200_000  # events a second, where checkpoints are uploaded and none is asked for
+
+
+class Storage:
+    """An S3 server with a directory of its own; its credentials are what servers find in their environment."""
+
+    def __init__(self, binary, work):
+        self.process = subprocess.Popen([binary, os.path.join(work, "s3")], stdout=subprocess.PIPE, text=True)
+        port = self.process.stdout.readline().strip()
+        os.environ.update(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+        self.url = f"s3://weir/recovery?endpoint=http://127.0.0.1:{port}&region=eu-central-1&allow_http=true"
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
 class Killable(Server):
-    def __init__(self, args, work, wait=True):
+    def __init__(self, args, work, storage=None, wait=True):
         self.args, self.work, self.started = args, work, time.time()
         settings = f'"memory.limit" = "{args.memory}"\n'
+        if storage:
+            settings += f'"checkpoint.storage" = "{storage.url}"\n'
         super().__init__(args.weir, args.parallelism, "1s", work, settings=settings, wait=wait)
 
     def get(self, path):
@@ -49,13 +73,17 @@ class Killable(Server):
         self.log.close()
 
 
-def measure(args):
+def measure(args, binary):
+    """One run; `binary`: of the S3 server that has the checkpoints, if one has."""
     with tempfile.TemporaryDirectory() as work:
-        server = Killable(args, work)
+        storage = Storage(binary, work) if binary else None
+        server = Killable(args, work, storage)
         try:
+            # What outruns its uploads has several times as much when the first checkpoint is there.
+            rate = args.rate or (STORED_RATE if storage else 0)
             for table in ("auction", "bid"):
                 server.sql(f"CREATE SOURCE {table} WITH (connector = 'nexmark', nexmark.table.type = '{table}', "
-                           f"events = 100000000000, rate = {args.rate})")
+                           f"events = 100000000000, rate = {rate})")
             server.sql(f"CREATE SINK out AS {QUERY} WITH (connector = 'blackhole', type = 'append-only')")
             wanted = args.gigabytes * 1e9
             filled = server.wait("state", lambda: server.metric("weir_checkpoint_last_bytes") >= wanted)
@@ -63,7 +91,9 @@ def measure(args):
             resident = server.metric("process_resident_memory_bytes")
             before = server.metric("weir_checkpoint_last_epoch")
             server.kill()
-            server = Killable(args, work, wait=False)
+            for lost in ["checkpoints", "live"] if storage else []:
+                shutil.rmtree(os.path.join(work, "data", lost), ignore_errors=True)
+            server = Killable(args, work, storage, wait=False)
             ready = server.wait("readiness", lambda: server.get("readyz") == "ready\n")
             reading = server.wait("rows", lambda: server.rows_read() > 0)
             durable = server.wait("a checkpoint", lambda: server.metric("weir_checkpoint_last_epoch") > before)
@@ -71,15 +101,18 @@ def measure(args):
             complete = server.wait("completeness", lambda: server.metric("weir_dataflow_incomplete_operators") == 0) \
                 if args.complete else None
             meanwhile = (server.rows_read() - at) / (complete - durable) if complete and complete > durable else None
-            return dict(state_bytes=state, rows=rows, resident_bytes=resident, fill_seconds=filled, ready=ready,
+            return dict(source="s3" if storage else "local", state_bytes=state, rows=rows, resident_bytes=resident, fill_seconds=filled, ready=ready,
                         reading=reading, durable=durable, complete=complete, rate_meanwhile=meanwhile)
         finally:
             server.kill()
+            if storage:
+                storage.stop()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--weir", required=True)
+    parser.add_argument("--s3")
     parser.add_argument("--gigabytes", type=float, default=1)
     parser.add_argument("--rate", type=int, default=0)
     parser.add_argument("--parallelism", type=int, default=2)
@@ -88,18 +121,21 @@ def main():
     parser.add_argument("--no-complete", dest="complete", action="store_false", help="don't wait for completeness")
     parser.add_argument("--out", default="recovery.json")
     args = parser.parse_args()
-    print(f"{'state MB':>9}{'M rows':>8}{'RSS MB':>8}{'ready s':>9}{'reading s':>11}{'durable s':>11}{'complete s':>12}"
-          f"{'k rows/s meanwhile':>20}")
+    print(f"{'from':<7}{'state MB':>9}{'M rows':>8}{'RSS MB':>8}{'ready s':>9}{'reading s':>11}{'durable s':>11}"
+          f"{'complete s':>12}{'k rows/s meanwhile':>20}")
     runs = []
-    for _ in range(args.runs):
-        m = measure(args)
-        runs.append(m)
-        cell = lambda x: f"{x:.2f}" if x is not None else "-"
-        print(f"{m['state_bytes'] / 1e6:>9.0f}{m['rows'] / 1e6:>8.2f}{m['resident_bytes'] / 1e6:>8.0f}{m['ready']:>9.2f}"
-              f"{m['reading']:>11.2f}{m['durable']:>11.2f}{cell(m['complete']):>12}"
-              f"{cell(m['rate_meanwhile'] and m['rate_meanwhile'] / 1e3):>20}", flush=True)
-    print(f"median ready {statistics.median(m['ready'] for m in runs):.2f} s, "
-          f"durable {statistics.median(m['durable'] for m in runs):.2f} s")
+    for binary in [None] + [args.s3] * bool(args.s3):
+        of_source = []
+        for _ in range(args.runs):
+            m = measure(args, binary)
+            of_source.append(m)
+            cell = lambda x: f"{x:.2f}" if x is not None else "-"
+            print(f"{m['source']:<7}{m['state_bytes'] / 1e6:>9.0f}{m['rows'] / 1e6:>8.2f}"
+                  f"{m['resident_bytes'] / 1e6:>8.0f}{m['ready']:>9.2f}{m['reading']:>11.2f}{m['durable']:>11.2f}"
+                  f"{cell(m['complete']):>12}{cell(m['rate_meanwhile'] and m['rate_meanwhile'] / 1e3):>20}", flush=True)
+        print(f"{of_source[0]['source']}: median ready {statistics.median(m['ready'] for m in of_source):.2f} s, "
+              f"durable {statistics.median(m['durable'] for m in of_source):.2f} s", flush=True)
+        runs += of_source
     with open(args.out, "w") as out:
         json.dump(dict(gigabytes=args.gigabytes, parallelism=args.parallelism, memory=args.memory, runs=runs), out, indent=1)
 

@@ -8,6 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir::config::Config;
 use weir::connectors::nexmark_files::NexmarkFiles;
+use weir::drill::pipeline::{FileFormat, Pipeline};
+use weir::drill::report::Outcome;
 use weir::drill::{DrillConfig, DrillError};
 use weir::error::ServerError;
 use weir::server::{RunningServer, Server};
@@ -49,23 +51,48 @@ struct DrillArguments {
     seed: Option<u64>,
     /// A pipeline of your own: a file of SQL whose sources come to an end and whose sinks are files or
     /// tables of PostgreSQL, empty at the start.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["postgres", "events", "rate"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pipeline", "postgres", "events", "rate", "format", "commit_mode"])]
     sql: Option<PathBuf>,
-    /// A PostgreSQL for the sinks of the drill's own pipeline, which makes and drops a schema there.
+    /// Statements for the tables of a pipeline of your own, which a client executes while the server is
+    /// killed: one after the other, each again until it is acknowledged, so that each is one that may be
+    /// executed twice. What is between BEGIN and COMMIT is one.
+    #[arg(long, value_name = "FILE", requires = "sql")]
+    writes: Option<PathBuf>,
+    /// One of the drill's own pipelines: bids (each of them, and per auction), windows (that watermarks
+    /// close, joins, top-n) or tables (with a client that writes).
+    #[arg(long, value_name = "NAME", default_value = "bids", value_parser = ["bids", "windows", "tables"])]
+    pipeline: String,
+    /// How the files of its sinks are written: json, csv, parquet, or debezium (JSON, each change).
+    #[arg(long, value_name = "FORMAT", default_value = "json", value_parser = ["json", "csv", "parquet", "debezium"], conflicts_with = "postgres")]
+    format: String,
+    /// A PostgreSQL for its sinks, instead of files; the drill makes and drops a schema there.
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// How those sinks commit: progress or two_phase.
     #[arg(long, value_name = "MODE", default_value = "progress", value_parser = ["progress", "two_phase"])]
     commit_mode: String,
-    /// Events of the drill's own pipeline; by default enough for the kills.
+    /// Its events, or its writes; by default enough for the kills.
     #[arg(long, value_name = "N")]
     events: Option<u64>,
     /// Its events a second.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     rate: u64,
+    /// Gives jobs other parallelisms meanwhile: ALTER … SET PARALLELISM.
+    #[arg(long)]
+    rescale: bool,
+    /// Settings of the server that is killed, as for `weir serve`. With a checkpoint.storage elsewhere it loses
+    /// its local checkpoints with some of the kills.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Fail points that it has in every life, to slow it down: batch.of_job_16386=sleep:50.
+    #[arg(long = "fail-point", value_name = "POINT")]
+    fail_points: Vec<String>,
     /// Workers that run the dataflow.
     #[arg(long, value_name = "N", default_value_t = 2)]
     parallelism: usize,
+    /// The server's binary; by default this one.
+    #[arg(long, value_name = "FILE")]
+    server: Option<PathBuf>,
     /// Where to work; it must not exist. By default below the system's temporary directory. It is removed
     /// when everything reconciles.
     #[arg(long, value_name = "DIRECTORY")]
@@ -73,6 +100,46 @@ struct DrillArguments {
     /// A file for the report as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+impl DrillArguments {
+    fn config(self) -> Result<DrillConfig, ServerError> {
+        let seed = self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        let named = format!("weir-drill-{seed}-{}", std::process::id());
+        let dir = self.dir.unwrap_or_else(|| std::env::temp_dir().join(named));
+        let binary = match self.server {
+            Some(server) => std::fs::canonicalize(server)?,
+            None => std::env::current_exe()?,
+        };
+        std::fs::create_dir(&dir)?;
+        Ok(DrillConfig {
+            binary,
+            kills: self.kills,
+            seed,
+            sql: self.sql,
+            writes: self.writes,
+            pipeline: match self.pipeline.as_str() {
+                "windows" => Pipeline::Windows,
+                "tables" => Pipeline::Tables,
+                _ => Pipeline::Bids,
+            },
+            format: match self.format.as_str() {
+                "csv" => FileFormat::Csv,
+                "parquet" => FileFormat::Parquet,
+                "debezium" => FileFormat::Debezium,
+                _ => FileFormat::Json,
+            },
+            events: self.events,
+            rate: self.rate,
+            postgres: self.postgres,
+            two_phase: self.commit_mode == "two_phase",
+            rescale: self.rescale,
+            settings: self.settings,
+            fail_points: self.fail_points,
+            parallelism: self.parallelism,
+            dir: std::fs::canonicalize(dir)?,
+        })
+    }
 }
 
 #[derive(Args)]
@@ -137,14 +204,14 @@ fn main() -> ExitCode {
     weir::allocator::start();
     let command = Command::parse();
     let outcome = match command.what {
-        Some(What::Serve(arguments)) => run(arguments),
-        Some(What::NexmarkFiles(arguments)) => write_nexmark_files(arguments),
+        Some(What::Serve(arguments)) => run(arguments).map(|()| ExitCode::SUCCESS),
+        Some(What::NexmarkFiles(arguments)) => write_nexmark_files(arguments).map(|()| ExitCode::SUCCESS),
         Some(What::Drill(arguments)) => drill(arguments),
-        Some(What::BenchState(arguments)) => bench_state(&arguments),
-        None => run(command.serve),
+        Some(What::BenchState(arguments)) => bench_state(&arguments).map(|()| ExitCode::SUCCESS),
+        None => run(command.serve).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("weir: {error}");
             if let ServerError::Database(error) = &error
@@ -165,34 +232,29 @@ fn write_nexmark_files(arguments: NexmarkArguments) -> Result<(), ServerError> {
     Ok(())
 }
 
-fn drill(arguments: DrillArguments) -> Result<(), ServerError> {
-    let seed = arguments.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let named = format!("weir-drill-{seed}-{}", std::process::id());
-    let dir = arguments.dir.unwrap_or_else(|| std::env::temp_dir().join(named));
-    std::fs::create_dir(&dir)?;
-    let config = DrillConfig {
-        binary: std::env::current_exe()?,
-        kills: arguments.kills,
-        seed,
-        sql: arguments.sql,
-        events: arguments.events,
-        rate: arguments.rate,
-        postgres: arguments.postgres,
-        two_phase: arguments.commit_mode == "two_phase",
-        parallelism: arguments.parallelism,
-        dir: std::fs::canonicalize(dir)?,
-    };
+/// The exit code of who was interrupted.
+const INTERRUPTED: u8 = 130;
+
+fn drill(arguments: DrillArguments) -> Result<ExitCode, ServerError> {
+    let json = arguments.json.clone();
+    let config = arguments.config()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = runtime.block_on(weir::drill::run(&config, &mut |line: &str| println!("{line}")))?;
     println!("\n{}", report.table());
-    if let Some(file) = arguments.json {
-        std::fs::write(file, serde_json::to_vec_pretty(&report).map_err(std::io::Error::other)?)?;
+    if let Some(file) = json {
+        std::fs::write(file, report.json().map_err(std::io::Error::other)?)?;
     }
-    match report.reconciles() {
-        true => Ok(std::fs::remove_dir_all(&config.dir)?),
-        false => {
-            Err(DrillError::Unfit(format!("it does not reconcile: see {}", config.dir.display())).into())
+    let dir = config.dir.display();
+    match report.outcome() {
+        Outcome::Reconciled => {
+            std::fs::remove_dir_all(&config.dir)?;
+            Ok(ExitCode::SUCCESS)
         }
+        Outcome::Interrupted => {
+            std::fs::remove_dir_all(&config.dir)?;
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Outcome::Failed => Err(DrillError::Unfit(format!("it does not reconcile: see {dir}")).into()),
     }
 }
 

@@ -167,8 +167,12 @@ impl Declared {
             return Err(unsupported(format!("ENCODE {}", sink.format.encode)));
         }
         let two_phase = read.commit_mode == CommitMode::TwoPhase;
+        // Of several epochs at once two actors might have had the same key, one after the other, if their number
+        // changed in between: the transaction of one would wait for the other's, which waits for it to be prepared.
         if two_phase && read.commit_every.is_some_and(|every| every != 1) {
-            let reason = "with commit_mode = 'two_phase' each checkpoint is committed by itself".to_owned();
+            let reason = "with commit_mode = 'two_phase' each checkpoint is committed by itself; make them rarer with \
+                          checkpoint.interval, or use commit_mode = 'progress'"
+                .to_owned();
             return Err(options::invalid(NAME, "commit_every", reason));
         }
         let upsert = sink.sink_type == SinkType::Upsert;

@@ -18,8 +18,8 @@ use super::error::ConnectorError;
 use super::postgres_options::{Declared, NAME};
 use super::postgres_sink::copy;
 use super::postgres_statements::{PreparedStatements, Statements, fault};
-use super::sink::{PreparedHeld, PreparedTarget, SinkError};
-use super::transaction::TransactionName;
+use super::sink::{FateOf, PreparedHeld, PreparedTarget, SinkError};
+use super::transaction::{Fate, TransactionName};
 use crate::formats::text::{plain_in_zone, write_text};
 use crate::stream::{ChangeBatch, Epoch};
 use arrow::array::{Array, ArrayRef};
@@ -161,7 +161,17 @@ impl PreparedPostgres {
         sink: ObjectId,
     ) -> Result<Vec<TransactionName>, SinkError> {
         let prefix = TransactionName::prefix(&self.declared.database, sink);
-        let rows = client.query(statements.found, &[&prefix]).await.map_err(fault)?;
+        self.named(client, statements, &prefix).await
+    }
+
+    /// What is prepared under names that start so.
+    async fn named(
+        &self,
+        client: &Client,
+        statements: &PreparedStatements,
+        prefix: &String,
+    ) -> Result<Vec<TransactionName>, SinkError> {
+        let rows = client.query(statements.found, &[prefix]).await.map_err(fault)?;
         Ok(rows.iter().filter_map(|row| row.get::<_, String>(0).parse().ok()).collect())
     }
 
@@ -321,6 +331,22 @@ impl PreparedTarget for PreparedPostgres {
     async fn forget(&mut self) -> Result<Vec<TransactionName>, SinkError> {
         let client = self.connect().await.map_err(fault)?;
         self.forget_sink(&client, self.sink).await
+    }
+
+    async fn sweep(&mut self, fate: &FateOf) -> Result<Vec<(TransactionName, Option<String>)>, SinkError> {
+        let client = self.connect().await.map_err(fault)?;
+        let statements = self.prepared_statements(HashMap::new());
+        let prefix = TransactionName::prefix_of_database(&self.declared.database);
+        let mut swept = Vec::new();
+        for name in self.named(&client, &statements, &prefix).await? {
+            let there_still = match fate(&name) {
+                Fate::RollBack => finish(&client, &name, false).await.err().map(|error| error.to_string()),
+                Fate::Stranger => Some("a server of a newer generation prepared it".to_owned()),
+                Fate::Keep | Fate::Commit => continue,
+            };
+            swept.push((name, there_still));
+        }
+        Ok(swept)
     }
 }
 

@@ -16,7 +16,7 @@ use super::postgres_options::Declared;
 use super::postgres_prepared::PreparedPostgres;
 use super::postgres_statements::{Statements, fault};
 use super::registry::SinkContext;
-use super::sink::{Delivery, Marker, Partial, SinkError, SinkTarget, Target};
+use super::sink::{Delivery, Marker, Partial, PreparedTarget, SinkError, SinkTarget, Target};
 use crate::failpoint;
 use crate::stream::{ChangeBatch, Epoch};
 use async_trait::async_trait;
@@ -90,6 +90,14 @@ pub fn open(sink: &Sink, context: &SinkContext<'_>) -> Result<Target, ConnectorE
         true => Target::Prepared(Box::new(PreparedPostgres::new(declared, context.id, replaces))),
         false => Target::Logged(Box::new(PostgresTarget::new(declared, replaces))),
     })
+}
+
+/// The same as one that prepares, whatever its own style: another sink may have prepared something there.
+pub fn open_prepared(
+    sink: &Sink,
+    context: &SinkContext<'_>,
+) -> Result<Box<dyn PreparedTarget>, ConnectorError> {
+    Ok(Box::new(PreparedPostgres::new(Declared::read(sink, context)?, context.id, None)))
 }
 
 impl PostgresTarget {

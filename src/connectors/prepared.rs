@@ -19,7 +19,7 @@ use super::transaction::{Fate, TransactionName, fate};
 use crate::checkpoint::participant::CommitHandle;
 use crate::failpoint;
 use crate::stream::Epoch;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tracing::{info, warn};
 use weir_catalog::system::facts::TransactionState;
 
@@ -43,8 +43,6 @@ pub(super) struct PreparedCommitter {
     prepared: BTreeMap<u32, TransactionName>,
     /// Whether what was in the target at the start is sorted out.
     settled: bool,
-    /// Found at the start, of this server by their names, and not known: never ours.
-    strangers: BTreeSet<TransactionName>,
     /// The last epoch that is known to be in the target whole.
     committed: Epoch,
 }
@@ -57,15 +55,7 @@ impl PreparedCommitter {
             (promise.durable, promise.told) = (true, true);
             promise.handles.push(handle);
         }
-        Self {
-            desk,
-            target,
-            queue,
-            prepared: BTreeMap::new(),
-            settled: false,
-            strangers: BTreeSet::new(),
-            committed: Epoch::ZERO,
-        }
+        Self { desk, target, queue, prepared: BTreeMap::new(), settled: false, committed: Epoch::ZERO }
     }
 
     pub(super) async fn run(mut self) {
@@ -158,8 +148,14 @@ impl PreparedCommitter {
                 continue;
             }
             let (generation, began) = (self.desk.config.generation, self.desk.config.began);
-            let promised = self.promised(&name, &epochs).filter(|_| !self.strangers.contains(&name));
-            match fate(&name, generation, began, promised) {
+            // So far this committer has prepared nothing: what bears its names is of a server that had another
+            // copy of the data directory, even where an epoch of ours has its number.
+            let twins = !self.settled && name.generation == generation && name.epoch > began;
+            let fate = match twins {
+                true => Fate::RollBack,
+                false => fate(&name, generation, began, self.promised(&name, &epochs)),
+            };
+            match fate {
                 Fate::Commit => {
                     self.finish(&name, true).await?;
                     epochs.insert(name.actor, name.epoch);
@@ -174,8 +170,6 @@ impl PreparedCommitter {
                 }
                 Fate::Keep => {
                     warn!(transaction = %name, "a transaction of this server that nobody waits for");
-                    // Not ours, even if an epoch of ours gets its number: from an old copy of the data.
-                    self.strangers.extend((!self.settled).then_some(name));
                 }
                 Fate::Stranger => {
                     return Err(SinkError::Fatal(format!(

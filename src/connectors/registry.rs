@@ -1,7 +1,7 @@
 //! Every connector, one line each.
 
 use super::error::ConnectorError;
-use super::sink::Target;
+use super::sink::{PreparedTarget, Target};
 use super::source::Source;
 use super::{blackhole, datagen, files_sink, files_source, nexmark, postgres_options, postgres_sink};
 use std::sync::Arc;
@@ -74,6 +74,26 @@ pub fn open_sink_target(sink: &sink::Sink, context: &SinkContext<'_>) -> Result<
         Some((_, open)) => open(sink, context),
         None => Err(unknown(&sink.connector, ConnectorRole::Sink)),
     }
+}
+
+/// The target of a sink as one in which something may be prepared, if there are such in its connector's.
+pub fn open_prepared(
+    sink: &sink::Sink,
+    context: &SinkContext<'_>,
+) -> Result<Option<Box<dyn PreparedTarget>>, ConnectorError> {
+    prepares(sink).then(|| postgres_sink::open_prepared(sink, context)).transpose()
+}
+
+/// Whether something may be prepared where this sink delivers to, by it or by another.
+pub fn prepares(sink: &sink::Sink) -> bool {
+    sink.connector == postgres_options::SPEC.name
+}
+
+/// The options of a sink that say where its target is, and not what becomes of the rows there.
+pub fn whereabouts(sink: &sink::Sink) -> Vec<(&str, &str)> {
+    let of_rows = ["table.name", "schema.name", "commit_every", "commit_mode"];
+    let place = sink.options.iter().filter(|(name, _)| !of_rows.contains(&name.as_str()));
+    place.map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 /// Whether what a sink takes goes nowhere: there is nothing to log and to deliver.

@@ -24,7 +24,7 @@
 //! generation than the target's marker fails.
 
 use super::error::ConnectorError;
-use super::transaction::TransactionName;
+use super::transaction::{Fate, TransactionName};
 use crate::stream::{ChangeBatch, Epoch};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,15 @@ pub trait PreparedTarget: Send {
     /// Rolls back all that is prepared, by whatever generation, and forgets the sink: it is dropped.
     /// Returns the names of what was rolled back.
     async fn forget(&mut self) -> Result<Vec<TransactionName>, SinkError>;
+
+    /// Looks at what is prepared there under the database's name, whichever sink's it is, and does what
+    /// `fate` says; nothing is committed. By a connection of its own. Returns what was rolled back, and what
+    /// was to be and is there still, or is a stranger's, with the reason.
+    async fn sweep(&mut self, fate: &FateOf) -> Result<Vec<(TransactionName, Option<String>)>, SinkError>;
 }
+
+/// Tells what becomes of a transaction.
+pub type FateOf = dyn Fn(&TransactionName) -> Fate + Send + Sync;
 
 /// A target of either style.
 pub enum Target {

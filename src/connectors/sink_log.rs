@@ -358,11 +358,18 @@ impl SinkLogWriter {
         }
     }
 
-    /// Appends what the restored checkpoint has promised and not released: the next part holds it.
-    pub fn carry(&mut self, promised: &[CommitHandle]) -> io::Result<()> {
+    /// Appends what the restored checkpoint has promised and not released, as far as it is this actor's:
+    /// `own` tells which changes of a promise are. The next part holds it.
+    pub fn carry(
+        &mut self,
+        promised: &[CommitHandle],
+        own: &dyn Fn(&CommitHandle, ChangeBatch) -> io::Result<Option<ChangeBatch>>,
+    ) -> io::Result<()> {
         for handle in promised {
             for changes in self.log.read(&SealedPart::of(handle)?)? {
-                self.append(&changes?.0)?;
+                if let Some(changes) = own(handle, changes?.0)? {
+                    self.append(&changes)?;
+                }
             }
         }
         Ok(())

@@ -26,6 +26,11 @@ pub struct TransactionName {
 }
 
 impl TransactionName {
+    /// With what the names of all transactions of a database start.
+    pub fn prefix_of_database(database: &str) -> String {
+        format!("weir:{database}:")
+    }
+
     /// With what the names of all transactions of a sink start.
     pub fn prefix(database: &str, sink: ObjectId) -> String {
         format!("weir:{database}:{sink}:")

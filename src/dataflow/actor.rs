@@ -396,6 +396,9 @@ impl Actor {
         if begins && (sealed.runs.tables().next().is_some() || !sealed.handles.is_empty()) {
             return Err(OperatorError::Internal("an actor wrote before it began".to_owned()));
         }
+        if barrier.is_checkpoint() {
+            crate::failpoint::hit("actor.sealed")?;
+        }
         let old_edges = self.edges.len();
         if let Some(mutation) = &barrier.mutation {
             for number in mutation.attach.get(&self.id).into_iter().flatten() {

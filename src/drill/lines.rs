@@ -1,25 +1,31 @@
-//! What is in a sink, or should be: lines of text, counted. Published files have lines; a table gives
-//! its rows as COPY writes them.
+//! Lines of text, counted: what is in a sink, or should be.
+//!
+//! [`Lines`] is a whole; a [`Ledger`] is what an append-only sink is seen to have, line by line as they
+//! come, against what it should come to: so that a look after each of a thousand kills costs what is new.
 
-use super::DrillError;
-use super::process::Process;
-use super::script::{DrilledSink, Place};
-use crate::formats::compression::Compression;
-use futures::StreamExt;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use tokio_postgres::{Client, NoTls};
 use xxhash_rust::xxh3::xxh3_128;
+
+/// A line, by its hash.
+pub type LineHash = u128;
+
+/// The hash of a line, whatever it ends with.
+pub fn hash(line: &[u8]) -> LineHash {
+    xxh3_128(line.strip_suffix(b"\n").unwrap_or(line))
+}
 
 /// How often each line is there, by its hash.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lines(HashMap<u128, i64>);
+pub struct Lines(HashMap<LineHash, i64>);
 
 impl Lines {
     /// One more of this line.
     pub fn add(&mut self, line: &[u8]) {
-        *self.0.entry(xxh3_128(line)).or_insert(0) += 1;
+        self.add_hash(hash(line));
+    }
+
+    fn add_hash(&mut self, hash: LineHash) {
+        *self.0.entry(hash).or_insert(0) += 1;
     }
 
     /// All lines.
@@ -39,112 +45,57 @@ impl Lines {
 
     /// Lines of ours that are not among `others`, or more often here than there.
     pub fn beyond(&self, others: &Lines) -> i64 {
-        let beyond = |(hash, n): (&u128, &i64)| (n - others.0.get(hash).copied().unwrap_or(0)).max(0);
+        let beyond = |(hash, n): (&LineHash, &i64)| (n - others.often(*hash)).max(0);
         self.0.iter().map(beyond).sum()
     }
+
+    fn often(&self, hash: LineHash) -> i64 {
+        self.0.get(&hash).copied().unwrap_or(0)
+    }
 }
 
-/// What the files of a sink hold.
-pub fn of_files(dir: &Path, key: Option<&[String]>) -> Result<Lines, DrillError> {
-    let mut names: Vec<_> = match std::fs::read_dir(dir) {
-        Ok(entries) => entries.collect::<Result<Vec<_>, _>>()?.into_iter().map(|e| e.path()).collect(),
-        // Nothing is published yet.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
-    // What is hidden, or the sink's own, is no part of its output.
-    names.retain(|path| path.is_file() && !hidden(path));
-    // Epochs are in the names, padded: later changes of a key come later.
-    names.sort();
-    let (mut lines, mut last) = (Lines::default(), HashMap::new());
-    for path in names {
-        let mut file = BufReader::new(decompressed(&path)?);
-        let mut line = Vec::new();
-        while file.read_until(b'\n', &mut line)? > 0 {
-            match key {
-                None => lines.add(&line),
-                Some(key) => keep_last(&line, key, &mut last)?,
-            }
-            line.clear();
+/// Lines as they are found, against those that are expected.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    found: Lines,
+    count: i64,
+    beyond: i64,
+}
+
+impl Ledger {
+    /// One more is there.
+    pub fn add(&mut self, line: LineHash, expected: &Lines) {
+        let n = self.found.0.entry(line).or_insert(0);
+        *n += 1;
+        self.count += 1;
+        self.beyond += i64::from(*n > expected.often(line));
+    }
+
+    /// One is taken back: it was counted for the time being.
+    pub fn take_back(&mut self, line: LineHash, expected: &Lines) {
+        let n = self.found.0.entry(line).or_insert(0);
+        self.count -= 1;
+        self.beyond -= i64::from(*n > expected.often(line));
+        *n -= 1;
+        if *n == 0 {
+            self.found.0.remove(&line);
         }
     }
-    last.values().flatten().for_each(|line: &Vec<u8>| lines.add(line));
-    Ok(lines)
-}
 
-fn decompressed(path: &Path) -> std::io::Result<Box<dyn std::io::Read + Send>> {
-    Compression::of_path(&path.to_string_lossy()).reader(std::fs::File::open(path)?)
-}
-
-fn hidden(path: &Path) -> bool {
-    path.file_name().is_none_or(|name| name.to_string_lossy().starts_with(['.', '_']))
-}
-
-/// The last line of each key, if it was not deleted.
-fn keep_last(
-    line: &[u8],
-    key: &[String],
-    last: &mut HashMap<String, Option<Vec<u8>>>,
-) -> Result<(), DrillError> {
-    let row: serde_json::Value = serde_json::from_slice(line)
-        .map_err(|e| DrillError::Unfit(format!("a sink's file has a line that is no JSON: {e}")))?;
-    let values: Vec<String> = key.iter().map(|column| row[column].to_string()).collect();
-    let deleted = row["weir_op"] == "delete";
-    last.insert(values.join(","), (!deleted).then(|| line.to_vec()));
-    Ok(())
-}
-
-/// What a view of a server holds, as lines of COPY.
-pub async fn of_view(process: &Process, sink: &DrilledSink) -> Result<Lines, DrillError> {
-    let client = process.connect().await?;
-    of_query(&client, &format!("SELECT * FROM {}", sink.view)).await
-}
-
-/// What a table of PostgreSQL holds: the columns of the sink, in its order.
-pub async fn of_table(place: &Place, columns: &[String]) -> Result<Lines, DrillError> {
-    let Place::Table { config, table } = place else {
-        return Err(DrillError::Unfit("files are no table".to_owned()));
-    };
-    let client = connect(config).await?;
-    client.batch_execute("SET TimeZone = 'UTC'").await.map_err(|e| failed("SET TimeZone", &e))?;
-    let columns: Vec<String> = columns.iter().map(|c| format!("\"{}\"", c.replace('"', "\"\""))).collect();
-    of_query(&client, &format!("SELECT {} FROM {table}", columns.join(", "))).await
-}
-
-async fn of_query(client: &Client, query: &str) -> Result<Lines, DrillError> {
-    let copy = client.copy_out(&format!("COPY ({query}) TO STDOUT")).await.map_err(|e| failed(query, &e))?;
-    let mut copy = std::pin::pin!(copy);
-    let (mut lines, mut rest) = (Lines::default(), Vec::new());
-    while let Some(bytes) = copy.next().await {
-        rest.extend_from_slice(&bytes.map_err(|e| failed(query, &e))?);
-        let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', &rest) {
-            lines.add(&rest[start..end]);
-            start = end + 1;
-        }
-        rest.drain(..start);
+    /// How many there are.
+    pub fn count(&self) -> i64 {
+        self.count
     }
-    Ok(lines)
-}
 
-/// A connection to the sinks' PostgreSQL.
-pub async fn connect(config: &tokio_postgres::Config) -> Result<Client, DrillError> {
-    let (client, connection) =
-        config.connect(NoTls).await.map_err(|e| failed("connect to PostgreSQL", &e))?;
-    tokio::spawn(connection);
-    Ok(client)
-}
+    /// How many there are that should not be.
+    pub fn beyond(&self) -> i64 {
+        self.beyond
+    }
 
-/// What a statement failed of.
-pub fn failed(what: &str, error: &tokio_postgres::Error) -> DrillError {
-    let reason = match error.as_db_error() {
-        Some(said) => {
-            let hint = said.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-            format!("{}: {}{hint}", said.code().code(), said.message())
-        }
-        None => std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string),
-    };
-    DrillError::Server { what: what.to_owned(), reason }
+    /// How many there were in `before` that are no more.
+    pub fn lacks(&self, before: &Ledger) -> i64 {
+        before.found.beyond(&self.found)
+    }
 }
 
 #[cfg(test)]
@@ -164,24 +115,24 @@ mod tests {
         assert_eq!((source.count(), source.distinct()), (4, 3));
         assert_eq!(lines(&["b", "a"]).checksum(), lines(&["a", "b"]).checksum());
         assert_ne!(lines(&["a", "a"]).checksum(), lines(&["a"]).checksum());
+        assert_eq!(lines(&["a\n"]), lines(&["a"]));
     }
 
     #[test]
-    fn of_a_key_the_last_row_is_left() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-        write(
-            "part-1-000000000009-0000.json",
-            "{\"k\":1,\"v\":2,\"weir_op\":\"upsert\"}\n{\"k\":2,\"v\":1,\"weir_op\":\"delete\"}\n",
-        );
-        write(
-            "part-1-000000000007-0000.json",
-            "{\"k\":1,\"v\":1,\"weir_op\":\"upsert\"}\n{\"k\":2,\"v\":1,\"weir_op\":\"upsert\"}\n",
-        );
-        write(".part-1-000000000011-0000.json.tmp", "{\"k\":1,\"v\":3,\"weir_op\":\"upsert\"}\n");
-        let found = of_files(dir.path(), Some(&["k".to_owned()])).unwrap();
-        assert_eq!(found, lines(&["{\"k\":1,\"v\":2,\"weir_op\":\"upsert\"}\n"]));
-        assert_eq!(of_files(dir.path(), None).unwrap().count(), 4);
-        assert_eq!(of_files(&dir.path().join("none"), None).unwrap().count(), 0);
+    fn a_ledger_knows_at_once_what_should_not_be() {
+        let expected = lines(&["a", "b", "b"]);
+        let mut ledger = Ledger::default();
+        let mut beyond = Vec::new();
+        for line in ["a", "b", "b", "b", "x", "a"] {
+            ledger.add(hash(line.as_bytes()), &expected);
+            beyond.push(ledger.beyond());
+        }
+        assert_eq!((beyond, ledger.count()), (vec![0, 0, 0, 1, 2, 3], 6));
+        let before = ledger.clone();
+        for line in ["x", "b", "b", "a"] {
+            ledger.take_back(hash(line.as_bytes()), &expected);
+        }
+        assert_eq!((ledger.beyond(), ledger.count(), ledger.lacks(&before)), (0, 2, 4));
+        assert_eq!(before.lacks(&ledger), 0);
     }
 }

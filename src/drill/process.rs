@@ -1,11 +1,15 @@
 //! A server that the drill started: its process, its log, and statements to it.
 
-use super::lines::failed;
+use super::tables::failed;
 use super::{DrillConfig, DrillError};
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::TcpListener;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -16,23 +20,53 @@ const OTHER_JOBS: &str = "SELECT count(*) FROM weir_catalog.jobs WHERE status <>
 pub struct Process {
     binary: PathBuf,
     parallelism: usize,
+    /// Settings of its own.
+    settings: Vec<String>,
+    /// Fail points of every life.
+    fail_points: Vec<String>,
     dir: PathBuf,
 
     child: Option<Child>,
-    port: u16,
+    port: Arc<AtomicU16>,
     /// How long the log was when the process started.
-    log_from: usize,
+    log_from: u64,
+}
+
+/// A way to a server, whichever life it is in.
+#[derive(Clone)]
+pub struct Address(Arc<AtomicU16>);
+
+impl Address {
+    /// A new session.
+    pub async fn connect(&self) -> Result<Client, DrillError> {
+        let config = format!("host=127.0.0.1 port={} user=root dbname=dev", self.0.load(Ordering::Relaxed));
+        let connected = tokio_postgres::connect(&config, NoTls).await;
+        let (client, connection) = connected.map_err(|e| failed("connect to the server", &e))?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
 }
 
 impl Process {
-    /// A server that works in `name` below the drill's directory. It does not run yet.
-    pub fn new(config: &DrillConfig, name: &str) -> Self {
+    /// The server that nobody kills. It does not run yet.
+    pub fn reference(config: &DrillConfig) -> Self {
+        Self::new(config, "reference", &[], &[])
+    }
+
+    /// The one that is killed. It does not run yet.
+    pub fn drilled(config: &DrillConfig) -> Self {
+        Self::new(config, "drilled", &config.settings, &config.fail_points)
+    }
+
+    fn new(config: &DrillConfig, name: &str, settings: &[String], fail_points: &[String]) -> Self {
         Self {
             binary: config.binary.clone(),
             parallelism: config.parallelism,
+            settings: settings.to_vec(),
+            fail_points: fail_points.to_vec(),
             dir: config.dir.join(name),
             child: None,
-            port: 0,
+            port: Arc::default(),
             log_from: 0,
         }
     }
@@ -40,15 +74,16 @@ impl Process {
     /// Starts it, with a fail point if there is one; does not wait for it.
     pub fn begin(&mut self, fail_point: Option<&str>) -> Result<(), DrillError> {
         std::fs::create_dir_all(&self.dir)?;
-        self.log_from = self.log().len();
-        self.port = free_port()?;
+        self.log_from = std::fs::metadata(self.log_path()).map_or(0, |about| about.len());
+        let port = free_port()?;
+        self.port.store(port, Ordering::Relaxed);
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut command = Command::new(&self.binary);
         command
             .arg("serve")
             .arg("--data-dir")
-            .arg(self.dir.join("data"))
-            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .arg(self.data_dir())
+            .args(["--listen", &format!("127.0.0.1:{port}")])
             .args(["--http", &format!("127.0.0.1:{}", free_port()?)])
             .args(["--parallelism", &self.parallelism.to_string()])
             // Its own settings, whatever those of the drill's surroundings are.
@@ -59,9 +94,14 @@ impl Process {
             .env_remove("WEIR_AUTH_USERS")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
-            .stderr(log);
-        if let Some(fail_point) = fail_point {
-            command.env("WEIR_FAILPOINT", fail_point);
+            .stderr(log)
+            // Who interrupts the drill does not interrupt the server: that is not one of its kills.
+            .process_group(0);
+        command.args(self.settings.iter().flat_map(|setting| ["--set", setting]));
+        end_with_us(&mut command);
+        let fail_points: Vec<&str> = self.fail_points.iter().map(String::as_str).chain(fail_point).collect();
+        if !fail_points.is_empty() {
+            command.env("WEIR_FAILPOINT", fail_points.join(", "));
         }
         self.child = Some(command.spawn()?);
         Ok(())
@@ -71,13 +111,25 @@ impl Process {
         self.dir.join("log")
     }
 
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
-    }
-
     /// What it has logged since it was started last.
     pub fn log_of_this_life(&self) -> String {
-        self.log().get(self.log_from..).unwrap_or_default().to_owned()
+        let read = || {
+            let mut file = File::open(self.log_path())?;
+            file.seek(SeekFrom::Start(self.log_from))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map(|_| bytes)
+        };
+        String::from_utf8_lossy(&read().unwrap_or_else(|_: std::io::Error| Vec::new())).into_owned()
+    }
+
+    /// Where its data is.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// The way to it.
+    pub fn address(&self) -> Address {
+        Address(Arc::clone(&self.port))
     }
 
     /// The number after `name=` in the line of its log that has `text`.
@@ -91,6 +143,12 @@ impl Process {
     /// Whether the process runs.
     pub fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Whether it has died of SIGKILL.
+    pub fn was_killed(&mut self) -> bool {
+        let status = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        status.is_some_and(|status| status.signal() == Some(libc::SIGKILL))
     }
 
     /// SIGKILL, now. Nothing if it has died by itself.
@@ -150,11 +208,7 @@ impl Process {
 
     /// A new session.
     pub async fn connect(&self) -> Result<Client, DrillError> {
-        let config = format!("host=127.0.0.1 port={} user=root dbname=dev", self.port);
-        let connected = tokio_postgres::connect(&config, NoTls).await;
-        let (client, connection) = connected.map_err(|e| failed("connect to the server", &e))?;
-        tokio::spawn(connection);
-        Ok(client)
+        self.address().connect().await
     }
 
     /// Runs a statement.
@@ -191,6 +245,18 @@ impl Drop for Process {
         // Nothing more can be done about one that does not let itself be killed.
         let _ = self.kill();
     }
+}
+
+/// Sees to it that the process ends when the drill does, however that ends.
+fn end_with_us(command: &mut Command) {
+    // SAFETY: a plain system call, which may be made between fork and exec.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
 }
 
 fn free_port() -> std::io::Result<u16> {

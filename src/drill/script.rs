@@ -1,29 +1,28 @@
-//! What a drill runs: the statements of its own pipeline, or of the user's file, and where its sinks
-//! put their rows.
+//! What a drill runs: the statements of one of its own pipelines, or of the user's file, what is written
+//! meanwhile, and where the sinks put their rows.
 //!
 //! For each sink a view of the same query is created, before it: what the engine holds. On the
 //! reference server sinks into files get a directory of their own, and sinks into tables are left out.
 
-use super::lines::{self, Lines};
-use super::{DrillConfig, DrillError};
+use super::files::{Files, Layout, Meaning};
+use super::kills::Scene;
+use super::tables::{self, Table};
+use super::{DrillConfig, DrillError, writes};
 use crate::connectors::postgres_options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use weir_catalog::name::quote_identifier;
+use weir_catalog::source::FormatSpec;
 use weir_sql::parser::parse;
-use weir_sql::parser::statement::{CreateSink, Statement};
+use weir_sql::parser::statement::{CreateSink, Parsed, Statement};
 
 /// Where a sink puts its rows.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// Files in a directory.
-    Files(PathBuf),
+    Files(Files),
     /// A table of a PostgreSQL.
-    Table {
-        /// How it is reached.
-        config: Box<tokio_postgres::Config>,
-        /// The table, quoted.
-        table: String,
-    },
+    Table(Table),
 }
 
 impl Place {
@@ -44,12 +43,17 @@ pub struct DrilledSink {
     pub place: Place,
     /// Where the reference's go.
     pub reference_place: Place,
-    /// Whether rows are never taken back.
-    pub append_only: bool,
-    /// The target's key, where rows are replaced.
-    pub key: Vec<String>,
+    /// What its rows mean.
+    pub meaning: Meaning,
     /// Whether it commits in two phases.
     pub two_phase: bool,
+}
+
+impl DrilledSink {
+    /// Whether rows are never taken back.
+    pub fn is_append_only(&self) -> bool {
+        self.meaning == Meaning::Rows
+    }
 }
 
 /// The statements of a drill.
@@ -59,45 +63,34 @@ pub struct Script {
     pub drilled: Vec<String>,
     /// For the one that is not.
     pub reference: Vec<String>,
+    /// What a client executes while the server is killed, one after the other, each until it is
+    /// acknowledged.
+    pub writes: Vec<String>,
     /// The sinks.
     pub sinks: Vec<DrilledSink>,
-    /// A schema of the sinks' PostgreSQL that is made for the drill, and removed after it.
-    schema: Option<(Box<tokio_postgres::Config>, String)>,
+    /// What has a parallelism: as ALTER names it.
+    pub jobs: Vec<String>,
+    /// A schema of the sinks' PostgreSQL that is made for the drill and removed after it, and its tables.
+    pub schema: Option<OwnSchema>,
 }
 
-/// Seconds of its stream that a kill takes, roughly: for how many events the own pipeline has.
-const KILL_SECONDS: u64 = 3;
+/// A schema of the drill's own.
+#[derive(Clone, Debug)]
+pub struct OwnSchema {
+    /// How it is reached.
+    pub config: Box<tokio_postgres::Config>,
+    /// Its name.
+    pub name: String,
+    /// What makes its tables.
+    pub tables: String,
+}
 
 impl Script {
-    /// What `config` asks for.
-    pub fn of(config: &DrillConfig) -> Result<Self, DrillError> {
-        if let Some(path) = &config.sql {
-            let text = std::fs::read_to_string(path)
-                .map_err(|e| DrillError::Unfit(format!("could not read {}: {e}", path.display())))?;
-            return Self::read(config, &text, &text);
-        }
-        let events = config.events.unwrap_or(config.rate * KILL_SECONDS * (config.kills as u64 + 3));
-        let own = OwnPipeline { config, events };
-        let schema = match &config.postgres {
-            Some(url) => {
-                let config = url.parse::<tokio_postgres::Config>().map_err(|e| {
-                    let reason =
-                        std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
-                    DrillError::Unfit(format!("--postgres is no URL of a PostgreSQL: {reason}"))
-                })?;
-                Some((Box::new(config), own.schema()))
-            }
-            None => None,
-        };
-        let rated = own.text(&format!(", rate = {}", config.rate));
-        Ok(Script { schema, ..Self::read(config, &rated, &own.text(""))? })
-    }
-
     /// Two texts of the same statements: for the server that is killed, and for the reference.
-    fn read(config: &DrillConfig, drilled: &str, reference: &str) -> Result<Self, DrillError> {
-        let parsed = |text: &str| parse(text).map_err(|e| DrillError::Unfit(format!("the script: {e}")));
+    pub fn read(config: &DrillConfig, drilled: &str, reference: &str) -> Result<Self, DrillError> {
         let mut script = Script::default();
         for (drilled, reference) in parsed(drilled)?.into_iter().zip(parsed(reference)?) {
+            script.jobs.extend(job_of(&drilled.statement));
             let Statement::CreateSink(sink) = &drilled.statement else {
                 script.drilled.push(drilled.text);
                 script.reference.push(reference.text);
@@ -105,12 +98,17 @@ impl Script {
             };
             let found = drilled_sink(config, sink)?;
             let view = format!("CREATE MATERIALIZED VIEW {} AS {}", found.view, sink.query_text);
+            script.jobs.push(format!("MATERIALIZED VIEW {}", found.view));
             script.drilled.extend([view.clone(), drilled.text.clone()]);
             script.reference.push(view);
             if let (Place::Files(ours), Place::Files(theirs)) = (&found.place, &found.reference_place) {
-                script.reference.push(redirected(&reference.text, ours, theirs)?);
+                script.reference.push(redirected(&reference.text, &ours.dir, &theirs.dir)?);
             }
             script.sinks.push(found);
+        }
+        script.jobs.push("DATABASE dev".to_owned());
+        if let Some(path) = &config.writes {
+            script.writes = writes::units(parsed(&text_of(path)?)?);
         }
         match script.sinks.is_empty() {
             true => Err(DrillError::Unfit("the script has no sink to reconcile".to_owned())),
@@ -118,40 +116,38 @@ impl Script {
         }
     }
 
-    /// What is in the place of a sink; `columns` are those of a table, in order.
-    pub async fn lines_of(
-        &self,
-        sink: &DrilledSink,
-        columns: &[String],
-        place: &Place,
-    ) -> Result<Lines, DrillError> {
-        match place {
-            Place::Files(dir) => lines::of_files(dir, (!sink.append_only).then_some(&sink.key[..])),
-            Place::Table { .. } => lines::of_table(place, columns).await,
+    /// The user's file.
+    pub fn of_file(config: &DrillConfig, path: &Path) -> Result<Self, DrillError> {
+        let text = text_of(path)?;
+        Self::read(config, &text, &text)
+    }
+
+    /// What there is in it that can be in the middle of something.
+    pub fn scene(&self, config: &DrillConfig) -> Scene {
+        let any = |is: &dyn Fn(&DrilledSink) -> bool| self.sinks.iter().any(is);
+        let mut storage = config.settings.iter().filter_map(|s| s.strip_prefix("checkpoint.storage="));
+        Scene {
+            files: any(&|sink| sink.place.is_files()),
+            progress: any(&|sink| !sink.place.is_files() && !sink.two_phase),
+            two_phase: any(&|sink| sink.two_phase),
+            writes: !self.writes.is_empty(),
+            storage: storage.next_back().is_some_and(|url| url.contains("://")),
+            rescales: config.rescale,
         }
     }
 
     /// Sees to it that sinks find nothing where they are to put their rows, and their tables if they are
     /// the drill's own.
     pub async fn prepare_targets(&self) -> Result<(), DrillError> {
-        if let Some((config, schema)) = &self.schema {
-            let client = lines::connect(config).await?;
-            let made = format!(
-                "CREATE SCHEMA {schema};
-                 CREATE TABLE {schema}.bids (auction bigint, bidder bigint, price bigint, datetime timestamp);
-                 CREATE TABLE {schema}.per_auction (auction bigint PRIMARY KEY, bids bigint, total numeric)"
-            );
-            client.batch_execute(&made).await.map_err(|e| lines::failed("make the drill's tables", &e))?;
+        if let Some(OwnSchema { config, name, tables }) = &self.schema {
+            let made = format!("CREATE SCHEMA {name}; SET search_path = {name}; {tables}");
+            let client = tables::connect(config).await?;
+            client.batch_execute(&made).await.map_err(|e| tables::failed("make the drill's tables", &e))?;
         }
         for sink in &self.sinks {
             let there = match &sink.place {
-                Place::Files(_) => self.lines_of(sink, &[], &sink.place).await?.count() as u64,
-                Place::Table { config, table } => {
-                    let client = lines::connect(config).await?;
-                    let query = format!("SELECT count(*) FROM {table}");
-                    let row = client.query_one(&query, &[]).await.map_err(|e| lines::failed(&query, &e))?;
-                    row.get::<_, i64>(0) as u64
-                }
+                Place::Files(files) => files.read(&Meaning::Rows, &[])?.lines.count(),
+                Place::Table(table) => table.count().await?,
             };
             if there > 0 {
                 let message =
@@ -164,9 +160,9 @@ impl Script {
 
     /// Removes what the drill in `dir` made in PostgreSQL.
     pub async fn remove_targets(&self, dir: &Path) -> Result<(), DrillError> {
-        let Some((config, schema)) = &self.schema else { return Ok(()) };
-        let failed = |e: tokio_postgres::Error| lines::failed("remove the drill's tables", &e);
-        let client = lines::connect(config).await?;
+        let Some(OwnSchema { config, name, .. }) = &self.schema else { return Ok(()) };
+        let failed = |e: tokio_postgres::Error| tables::failed("remove the drill's tables", &e);
+        let client = tables::connect(config).await?;
         // What a drill that failed left prepared would keep its tables.
         let database = std::fs::read_to_string(dir.join("drilled/data/database")).unwrap_or_default();
         let prefix = format!("weir:{}:", database.trim());
@@ -176,8 +172,33 @@ impl Script {
             let name: String = row.get(0);
             client.batch_execute(&format!("ROLLBACK PREPARED '{name}'")).await.map_err(failed)?;
         }
-        client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.map_err(failed)
+        client.batch_execute(&format!("DROP SCHEMA {name} CASCADE")).await.map_err(failed)
     }
+}
+
+fn text_of(path: &Path) -> Result<String, DrillError> {
+    let unread = |e| DrillError::Unfit(format!("could not read {}: {e}", path.display()));
+    std::fs::read_to_string(path).map_err(unread)
+}
+
+fn parsed(text: &str) -> Result<Vec<Parsed>, DrillError> {
+    parse(text).map_err(|e| DrillError::Unfit(format!("the script: {e}")))
+}
+
+/// What ALTER … SET PARALLELISM calls it.
+fn job_of(statement: &Statement) -> Option<String> {
+    let (kind, name) = match statement {
+        Statement::CreateTable(table) => ("TABLE", &table.name),
+        Statement::CreateSource(source) => ("SOURCE", &source.name),
+        Statement::CreateMaterializedView(view) => ("MATERIALIZED VIEW", &view.name),
+        Statement::CreateSink(sink) => ("SINK", &sink.name),
+        _ => return None,
+    };
+    // Where the script names no schema, there is none in it yet.
+    Some(match name.schema.is_empty() {
+        true => format!("{kind} {}", quote_identifier(&name.name)),
+        false => format!("{kind} {name}"),
+    })
 }
 
 fn drilled_sink(config: &DrillConfig, sink: &CreateSink) -> Result<DrilledSink, DrillError> {
@@ -185,23 +206,27 @@ fn drilled_sink(config: &DrillConfig, sink: &CreateSink) -> Result<DrilledSink, 
     let unfit = |why: &str| DrillError::Unfit(format!("sink \"{name}\" can't be reconciled: {why}"));
     let option = |name: &str| sink.options.get(name).map(String::as_str);
     let kind = option("type").ok_or_else(|| unfit("give it a type"))?;
-    if kind == "debezium"
-        || option("force_append_only") == Some("true")
-        || option("snapshot") == Some("false")
-    {
+    if option("force_append_only") == Some("true") || option("snapshot") == Some("false") {
         return Err(unfit("what is in its target depends on how its changes came"));
     }
     let key = option("primary_key").unwrap_or_default().split(',').map(|k| k.trim().to_owned()).collect();
+    let meaning = match kind {
+        "append-only" => Meaning::Rows,
+        "debezium" => Meaning::Changes(key),
+        _ => Meaning::Last(key),
+    };
     let (place, reference_place) = match option("connector") {
         Some("file") => {
             let dir = option("path").ok_or_else(|| unfit("it has no path"))?;
-            let encode = sink.format.as_ref().map_or("", |f| f.encode.as_str());
-            if !(encode == "JSON" || encode == "CSV" && kind == "append-only") {
-                return Err(unfit("its files are neither JSON, nor append-only CSV"));
-            }
+            let layout = layout_of(sink.format.as_ref()).ok_or_else(|| {
+                unfit(
+                    "of what its files are made, JSON, CSV or Parquet, it does not say as the drill reads it",
+                )
+            })?;
             let theirs = config.dir.join("reference-files").join(&name);
-            let ours = dir.strip_prefix("file://").unwrap_or(dir);
-            (Place::Files(PathBuf::from(ours)), Place::Files(theirs))
+            let ours = PathBuf::from(dir.strip_prefix("file://").unwrap_or(dir));
+            let place = |dir| Place::Files(Files { dir, layout });
+            (place(ours), place(theirs))
         }
         Some("postgres") => {
             let place = table_of(&sink.options)?;
@@ -213,20 +238,40 @@ fn drilled_sink(config: &DrillConfig, sink: &CreateSink) -> Result<DrilledSink, 
         view: format!("\"drill_{}\"", name.replace('"', "\"\"")),
         place,
         reference_place,
-        append_only: kind == "append-only",
-        key,
+        meaning,
         two_phase: option("commit_mode") == Some("two_phase"),
         name,
     })
+}
+
+/// How the files of a sink are written, as its own options say.
+fn layout_of(format: Option<&FormatSpec>) -> Option<Layout> {
+    let Some(format) = format else { return Some(Layout::Parquet) };
+    let option = |name: &str| format.options.get(name).map(String::as_str);
+    match format.encode.as_str() {
+        "JSON" => Some(Layout::Json),
+        "CSV" => {
+            let delimiter = match option("delimiter").unwrap_or(",").as_bytes() {
+                [one] => *one,
+                b"\\t" => b'\t',
+                _ => return None,
+            };
+            let without = option("without_header").map(|without| without == "true");
+            let header = without.map_or(option("header") == Some("true"), |without| !without);
+            Some(Layout::Csv { delimiter, header })
+        }
+        "PARQUET" | "NATIVE" | "" => Some(Layout::Parquet),
+        _ => None,
+    }
 }
 
 fn table_of(options: &BTreeMap<String, String>) -> Result<Place, DrillError> {
     let meaning = ["connector", "type", "primary_key", "force_append_only", "snapshot"];
     let options = options.iter().filter(|(name, _)| !meaning.contains(&name.as_str()));
     let options = options.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let (config, table) =
+    let (config, name) =
         postgres_options::reached(&options).map_err(|e| DrillError::Unfit(format!("the script: {e}")))?;
-    Ok(Place::Table { config: Box::new(config), table })
+    Ok(Place::Table(Table { config: Box::new(config), name }))
 }
 
 /// The text of a sink with another directory.
@@ -238,54 +283,6 @@ fn redirected(text: &str, ours: &Path, theirs: &Path) -> Result<String, DrillErr
         }
     }
     Err(DrillError::Unfit(format!("the path {from} is not in the text of its sink")))
-}
-
-/// The drill's own pipeline: bids of an auction site, each of them in a sink, and per auction.
-struct OwnPipeline<'a> {
-    config: &'a DrillConfig,
-    events: u64,
-}
-
-impl OwnPipeline<'_> {
-    /// A schema that is only this drill's.
-    fn schema(&self) -> String {
-        format!("weir_drill_{}_{}", self.config.seed, std::process::id())
-    }
-
-    fn text(&self, rate: &str) -> String {
-        let events = self.events;
-        format!(
-            "CREATE SOURCE bid WITH (connector = 'nexmark', nexmark.table.type = 'Bid', events = {events}{rate});
-             CREATE SINK bids AS SELECT auction, bidder, price, datetime FROM bid
-               WITH ({}, type = 'append-only') {format};
-             CREATE SINK per_auction AS
-               SELECT auction, count(*) AS bids, sum(price) AS total FROM bid GROUP BY auction
-               WITH ({}, type = 'upsert', primary_key = 'auction') {format};",
-            self.target("bids"),
-            self.target("per_auction"),
-            format = if self.config.postgres.is_some() { "" } else { "FORMAT PLAIN ENCODE JSON" },
-        )
-    }
-
-    fn target(&self, table: &str) -> String {
-        let quoted = |text: &str| text.replace('\'', "''");
-        match &self.config.postgres {
-            Some(url) => format!(
-                "connector = 'postgres', jdbc.url = 'jdbc:{}', schema.name = '{}', table.name = '{table}', \
-                 commit_mode = '{}'",
-                quoted(url),
-                self.schema(),
-                if self.config.two_phase { "two_phase" } else { "progress" }
-            ),
-            None => {
-                let dir = self.config.dir.join("files").join(table);
-                format!(
-                    "connector = 'file', path = '{}', commit_every = 1",
-                    quoted(&dir.display().to_string())
-                )
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ pub(super) async fn create(
     }
     // What waited until it has filled.
     tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
+    lasting.search_targets();
     incarnation.start_sink(&object)
 }
 
@@ -98,6 +99,7 @@ pub(super) async fn finish(
     lasting.log_changes(&[CatalogChange::Created(id)])?;
     tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
     tracing::info!(name = %object.name, "CREATE in the background is done");
+    lasting.search_targets();
     incarnation.start_sink(object)
 }
 

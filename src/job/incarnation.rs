@@ -7,7 +7,7 @@
 
 use super::arrival::Opened;
 use super::committers::Committers;
-use super::leftovers::Leftovers;
+use super::leftovers::{CatalogNow, Leftovers};
 use super::manager::{Binding, JobError};
 use super::opening::{open_remote, require_backend, require_restored, require_whole, take_over};
 use super::restart_policy::{Failures, Verdict};
@@ -208,6 +208,13 @@ impl Lasting {
     /// The catalog now.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
         Arc::clone(&self.catalog.read())
+    }
+
+    /// Searches targets of sinks, those that were not yet, for what unknown sinks left prepared there.
+    pub fn search_targets(self: &Arc<Self>) {
+        let lasting = Arc::downgrade(self);
+        let catalog: CatalogNow = Arc::new(move || lasting.upgrade().map(|lasting| lasting.catalog()));
+        self.leftovers.search(&catalog);
     }
 
     /// The catalog as it would be after `changes`.

@@ -7,19 +7,23 @@
 //!                  │ crash                             │ the target is down: tried again
 //!                  └────── at the next start: a directory whose sink the catalog does not have ──┘
 //! ```
+//! Where that directory is gone (an older copy of the data directory was put back), the targets of the
+//! sinks that there are are searched, at the start and when one is created: what is prepared there under
+//! the database's name for a sink that the catalog does not have is rolled back, unless a newer server
+//! prepared it. Whoever it was that prepared it has its rows in the log, and writes them again.
 
 use super::manager::JobError;
 use super::tail::SinkLogs;
 use crate::clock;
 use crate::connectors::registry::{self, SinkContext};
 use crate::connectors::retry::Backoff;
-use crate::connectors::sink::Target;
-use crate::connectors::transaction::TransactionName;
+use crate::connectors::sink::{FateOf, Target};
+use crate::connectors::transaction::{Fate, TransactionName};
 use crate::state::data_dir::DataDir;
 use crate::state::durable::write_atomically;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -30,7 +34,7 @@ use weir_catalog::{CatalogSnapshot, ObjectBody, ObjectId, SqlState};
 
 const FILE_NAME: &str = "target.json";
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct KeptSink {
     name: String,
     sink: Sink,
@@ -57,12 +61,31 @@ pub struct Leftovers {
 
     /// Dropped sinks that are not cleaned up yet, and why not.
     waiting: Mutex<BTreeMap<ObjectId, Option<String>>>,
+    /// Where targets were searched, or are.
+    searched: Mutex<HashSet<String>>,
+    /// Transactions of unknown sinks that are there still: why, and in whose target.
+    strangers: Mutex<BTreeMap<String, Stranger>>,
+}
+
+/// Tells what the catalog has now; nothing once the database is closed.
+pub type CatalogNow = Arc<dyn Fn() -> Option<Arc<CatalogSnapshot>> + Send + Sync>;
+
+struct Stranger {
+    name: TransactionName,
+    reason: String,
+    beside: KeptSink,
 }
 
 impl Leftovers {
     /// Of the database in `data_dir`.
     pub fn new(data_dir: Arc<DataDir>, logs: Arc<SinkLogs>) -> Self {
-        Self { data_dir, logs, waiting: Mutex::default() }
+        Self {
+            data_dir,
+            logs,
+            waiting: Mutex::default(),
+            searched: Mutex::default(),
+            strangers: Mutex::default(),
+        }
     }
 
     /// Cleans up after sinks that were dropped before, in the background.
@@ -108,13 +131,74 @@ impl Leftovers {
     }
 
     fn open(&self, sink: ObjectId, kept: &KeptSink) -> Result<Target, String> {
-        let context = SinkContext {
-            database: &self.data_dir.database().to_string(),
-            id: sink,
-            name: &kept.name,
-            generation: self.data_dir.generation(),
-        };
+        let database = self.data_dir.database().to_string();
+        let context = self.context(&database, sink, &kept.name);
         registry::open_sink_target(&kept.sink, &context).map_err(|e| e.to_string())
+    }
+
+    /// Searches the targets of the sinks that `catalog` has now for what unknown sinks left, each target once,
+    /// in the background.
+    pub fn search(self: &Arc<Self>, catalog: &CatalogNow) {
+        let Some(now) = catalog() else { return };
+        for object in now.objects() {
+            let ObjectBody::Sink(sink) = &object.body else { continue };
+            if !registry::prepares(sink) {
+                continue;
+            }
+            let place = format!("{}{:?}", sink.connector, registry::whereabouts(sink));
+            if self.searched.lock().insert(place) {
+                let beside = KeptSink { name: object.name.name.clone(), sink: sink.clone() };
+                tokio::spawn(Self::search_target(Arc::downgrade(self), Arc::clone(catalog), beside));
+            }
+        }
+    }
+
+    async fn search_target(leftovers: Weak<Self>, catalog: CatalogNow, beside: KeptSink) {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 0);
+        while let Some(leftovers) = leftovers.upgrade() {
+            let (generation, logs) = (leftovers.data_dir.generation(), Arc::clone(&leftovers.logs));
+            let catalog = Arc::clone(&catalog);
+            // Asked when the names are known: a sink is in the catalog before it prepares anything, and has its
+            // directory until nothing of it is prepared.
+            let fate = move |name: &TransactionName| match catalog() {
+                Some(catalog) if catalog.by_id(name.sink).is_none() && !logs.dir(name.sink).exists() => {
+                    if name.generation > generation {
+                        Fate::Stranger
+                    } else {
+                        Fate::RollBack
+                    }
+                }
+                _ => Fate::Keep,
+            };
+            match leftovers.sweep(&beside, &fate).await {
+                Ok(()) => return,
+                // Its own committer says so loudly.
+                Err(reason) => tracing::debug!(sink = beside.name, reason, "could not search a target"),
+            }
+            drop(leftovers);
+            clock::sleep(backoff.wait()).await;
+        }
+    }
+
+    async fn sweep(&self, beside: &KeptSink, fate: &FateOf) -> Result<(), String> {
+        let database = self.data_dir.database().to_string();
+        let target =
+            registry::open_prepared(&beside.sink, &self.context(&database, ObjectId(0), &beside.name));
+        let Some(mut target) = target.map_err(|e| e.to_string())? else { return Ok(()) };
+        for (name, reason) in target.sweep(fate).await.map_err(|e| e.to_string())? {
+            let Some(reason) = reason else {
+                tracing::info!(transaction = %name, "a transaction of a sink that is not known is rolled back");
+                continue;
+            };
+            tracing::warn!(transaction = %name, reason, "a transaction of a sink that is not known");
+            let beside = beside.clone();
+            self.strangers.lock().insert(name.to_string(), Stranger { name, reason, beside });
+        }
+        Ok(())
+    }
+
+    fn context<'a>(&self, database: &'a str, id: ObjectId, name: &'a str) -> SinkContext<'a> {
+        SinkContext { database, id, name, generation: self.data_dir.generation() }
     }
 
     /// Commits or rolls back a transaction in the target of its sink, dropped or not. `facts` are what
@@ -137,7 +221,10 @@ impl Leftovers {
             return Err(missing());
         }
         let fact = facts.iter().find(|fact| fact.name.as_deref() == Some(transaction));
-        if commit && fact.is_some_and(|fact| fact.state == TransactionState::Prepared) {
+        // What is there of a sink that is not known waits for nobody.
+        let waits = fact.is_some_and(|fact| fact.state == TransactionState::Prepared)
+            && !self.strangers.lock().contains_key(transaction);
+        if commit && waits {
             let message = format!("transaction \"{transaction}\" waits for its checkpoint");
             let mut error = JobError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
             error.hint =
@@ -150,12 +237,36 @@ impl Leftovers {
             }
             _ => kept(&self.logs.dir(name.sink)).map_err(|e| JobError::io("read the sink's target", &e))?,
         };
-        let target = self.open(name.sink, &kept.ok_or_else(missing)?).map_err(JobError::internal)?;
-        let Target::Prepared(mut target) = target else { return Err(missing()) };
-        target.finish_for_client(&name, commit).await.map_err(JobError::from_client)
+        let kept = kept.or_else(|| self.strangers.lock().get(transaction).map(|s| s.beside.clone()));
+        let database = self.data_dir.database().to_string();
+        let kept = kept.ok_or_else(missing)?;
+        let target = registry::open_prepared(&kept.sink, &self.context(&database, name.sink, &kept.name));
+        let Some(mut target) = target.map_err(JobError::from_client)? else { return Err(missing()) };
+        target.finish_for_client(&name, commit).await.map_err(JobError::from_client)?;
+        self.strangers.lock().remove(transaction);
+        Ok(())
     }
 
-    /// Dropped sinks that are not cleaned up yet.
+    /// What unknown sinks left and is there still.
+    fn strangers(&self) -> Vec<TransactionFact> {
+        let fact = |Stranger { name, reason, beside }: &Stranger| TransactionFact {
+            sink: name.sink,
+            name: Some(name.to_string()),
+            state: TransactionState::Prepared,
+            generation: name.generation,
+            epoch: name.epoch.0,
+            actor: Some(name.actor),
+            chunk: None,
+            changed_at_us: clock::now_us(),
+            note: Some(format!(
+                "in the target of sink \"{}\"; its own sink is not known here; it is not rolled back: {reason}",
+                beside.name
+            )),
+        };
+        self.strangers.lock().values().map(fact).collect()
+    }
+
+    /// Dropped sinks that are not cleaned up yet, and transactions of unknown ones.
     pub fn facts(&self) -> Vec<TransactionFact> {
         let waiting = self.waiting.lock();
         let fact = |(sink, reason): (&ObjectId, &Option<String>)| TransactionFact {
@@ -172,6 +283,8 @@ impl Leftovers {
                 None => "the sink is dropped; what it left is being rolled back".to_owned(),
             }),
         };
-        waiting.iter().map(fact).collect()
+        let mut facts: Vec<TransactionFact> = waiting.iter().map(fact).collect();
+        facts.extend(self.strangers());
+        facts
     }
 }

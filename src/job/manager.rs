@@ -180,6 +180,7 @@ impl Database {
         let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
         cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
         super::attempts::clean(&lasting).map_err(|e| JobError::io("read the savepoints' directory", &e))?;
+        lasting.search_targets();
         Ok(Arc::new(Database { lasting }))
     }
 

@@ -325,11 +325,11 @@ impl Running {
                 }),
             }
         };
-        let append_only = plan.root.properties.append_only;
+        let rows = &plan.root.properties;
         let actors = fragments.last().map_or(1, |root| root.parallelism);
         let tail = |actor: usize, _: &_| {
             let actor = (actor, actors);
-            self.ground.tails.operator(&spec.object, actor, append_only, &self.ground.layouts).map(Some)
+            self.ground.tails.operator(&spec.object, actor, rows, &self.ground.layouts).map(Some)
         };
         let inputs = graph::inputs(&plan.root);
         let mut assembled = self.site(jobs).fragments(id, (&fragments, &inputs), &context, &tail)?;

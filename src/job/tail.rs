@@ -7,12 +7,13 @@ use crate::checkpoint::belongings::PartOnDisk;
 use crate::checkpoint::participant::CommitHandle;
 use crate::connectors::registry;
 use crate::connectors::sink_log::{SealedPart, SinkLog, SinkLogWriter};
+use crate::dataflow::dispatch;
 use crate::dataflow::operator::Operator;
 use crate::dml::log::DmlLog;
 use crate::operators::materialize::{ConflictCounter, Materialize};
 use crate::operators::sink::{Discard, SinkWriter};
 use crate::state::table::TableLayout;
-use crate::stream::Epoch;
+use crate::stream::{ChangeBatch, Epoch};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use weir_catalog::column::{Column, arrow_schema};
 use weir_catalog::relation::RowKey;
 use weir_catalog::sink::SinkType;
 use weir_catalog::{Object, ObjectBody, ObjectId};
+use weir_sql::plan::{Distribution, Properties};
 
 /// What the last operators of jobs need.
 #[derive(Clone)]
@@ -70,16 +72,21 @@ impl SinkLogs {
         *self.carried.lock() = promised;
     }
 
-    /// A writer for the log of `sink`, for its actor number `actor` of `actors`.
-    fn writer(&self, sink: ObjectId, (actor, actors): (usize, usize)) -> std::io::Result<SinkLogWriter> {
+    /// A writer for the log of `sink`, for its actor number `actor` of `actors`, which gets the rows that
+    /// `placed` says.
+    fn writer(
+        &self,
+        sink: ObjectId,
+        (actor, actors): (usize, usize),
+        placed: &Distribution,
+    ) -> std::io::Result<SinkLogWriter> {
         let mut writer = self.open(sink, &[])?.writer(sink, actor as u32, self.generation);
-        // Those of actors that are no more are the first one's.
-        let own = |h: &&CommitHandle| {
-            let of_actor = h.actor as usize;
-            h.sink == sink && (of_actor == actor || (actor == 0 && of_actor >= actors))
-        };
-        let carried: Vec<CommitHandle> = self.carried.lock().iter().filter(own).cloned().collect();
-        writer.carry(&carried)?;
+        let carried: Vec<CommitHandle> =
+            self.carried.lock().iter().filter(|h| h.sink == sink).cloned().collect();
+        if !carried.is_empty() && actor == 0 {
+            tracing::info!(%sink, parts = carried.len(), "what was logged and not released goes with the next epoch");
+        }
+        writer.carry(&carried, &|handle, changes| share(placed, (actor, actors), handle.actor, changes))?;
         Ok(writer)
     }
 
@@ -136,17 +143,19 @@ impl Tails {
     }
 
     /// The last operator of `object`'s job, for an actor of its root fragment: its number, of so many.
+    /// `rows` is what is known of those that it gets.
     pub fn operator(
         &self,
         object: &Object,
         actor: (usize, usize),
-        append_only: bool,
+        rows: &Properties,
         layouts: &Lookup<Arc<TableLayout>>,
     ) -> Result<Box<dyn Operator>, JobError> {
+        let append_only = rows.append_only;
         match &object.body {
             ObjectBody::Sink(sink) if registry::discards(sink) => Ok(Box::new(Discard)),
             ObjectBody::Sink(sink) => {
-                let writer = self.sink_logs.writer(object.id, actor);
+                let writer = self.sink_logs.writer(object.id, actor, &rows.distribution);
                 let writer = writer.map_err(|e| JobError::io("open the sink log", &e))?;
                 let insertions_only = sink.sink_type == SinkType::AppendOnly && !append_only;
                 Ok(Box::new(SinkWriter::new(writer, insertions_only)))
@@ -158,6 +167,24 @@ impl Tails {
             }
             _ => materialize(&(layouts)(object.id)?, object.columns(), append_only),
         }
+    }
+}
+
+/// Which of `changes`, that actor `of` has logged, are those of actor `actor` of `actors`. A key has one
+/// actor: where two had its rows of one epoch, the older might be committed after the newer.
+fn share(
+    placed: &Distribution,
+    (actor, actors): (usize, usize),
+    of: u32,
+    changes: ChangeBatch,
+) -> std::io::Result<Option<ChangeBatch>> {
+    match placed {
+        Distribution::Hash(columns) => {
+            let mut parts = dispatch::partition(&changes, columns, actors).map_err(std::io::Error::other)?;
+            Ok(parts.swap_remove(actor))
+        }
+        // They may be anybody's; those of actors that are no more go round.
+        Distribution::Any | Distribution::Single => Ok((of as usize % actors == actor).then_some(changes)),
     }
 }
 
@@ -180,3 +207,7 @@ pub fn key_columns(object: &Object) -> Vec<usize> {
     };
     key.columns(object.columns().len())
 }
+
+#[cfg(test)]
+#[path = "tests/tail.rs"]
+mod tests;

@@ -1,7 +1,8 @@
-//! `weir drill`, as a user runs it: a few kills in files and in PostgreSQL; and that it tells when a row is
-//! lost.
+//! `weir drill`, as a user runs it: a few kills of each of its pipelines, in files of each kind and in
+//! PostgreSQL, and of a pipeline of the user's; and that it tells when a row is lost.
 
 use crate::harness::{PATIENCE, Postgres, run, seed, value};
+use crate::storage::{CREDENTIALS, S3};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -23,6 +24,7 @@ impl Drill {
             .arg("--json")
             .arg(dir.path().join("report.json"))
             .args(options)
+            .envs(CREDENTIALS)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
@@ -33,6 +35,16 @@ impl Drill {
 
     fn said(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until it has said so.
+    async fn says(&mut self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.said().contains(text) {
+            assert!(Instant::now() < deadline, "not \"{text}\":\n{}", self.said());
+            assert!(self.child.try_wait().is_ok_and(|ended| ended.is_none()), "{}", self.said());
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
     }
 
     async fn ended(&mut self) -> ExitStatus {
@@ -68,12 +80,9 @@ impl Drill {
 
 impl Drop for Drill {
     fn drop(&mut self) {
-        // Its servers are told to end, too, where it is still alive: SIGKILL would leave them.
-        if let Ok(None) = self.child.try_wait() {
-            let _ = Command::new("pkill").args(["-KILL", "-P", &self.child.id().to_string()]).status();
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        // Its servers end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -82,6 +91,71 @@ async fn files_reconcile() {
     let mut drill = Drill::begin(&["--kills", "8", "--rate", "3000"]);
     let status = drill.ended().await;
     drill.assert_reconciled(status, 8);
+}
+
+/// Parquet and each change by itself; windows, joins and top-n; jobs that get other parallelisms.
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_reconcile_in_parquet_and_as_changes() {
+    let options = ["--pipeline", "windows", "--kills", "4", "--rate", "2000", "--rescale", "--format"];
+    let mut parquet = Drill::begin(&[&options[..], &["parquet"]].concat());
+    let status = parquet.ended().await;
+    parquet.assert_reconciled(status, 4);
+    let mut debezium = Drill::begin(&[&options[..], &["debezium"]].concat());
+    let status = debezium.ended().await;
+    debezium.assert_reconciled(status, 4);
+}
+
+/// A client writes meanwhile, checkpoints go to an object store, and the local ones are lost with some kills.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_are_written_to_reconcile_from_a_storage_elsewhere() {
+    let (postgres, s3) = (Postgres::start().await, S3::start().await);
+    let url = format!("postgresql://postgres@127.0.0.1:{}/postgres", postgres.port());
+    let storage = format!("checkpoint.storage={}", s3.url("drill"));
+    let mut drill =
+        Drill::begin(&["--pipeline", "tables", "--kills", "8", "--postgres", &url, "--set", &storage]);
+    let status = drill.ended().await;
+    drill.assert_reconciled(status, 8);
+    assert!(s3.objects("drill").len() > 3);
+}
+
+fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(sent.expect("it can be sent").success());
+}
+
+/// The servers that a drill has started and that are alive.
+fn servers_of(drill: &Drill) -> String {
+    let found = Command::new("pgrep").args(["-f", &drill.dir.path().display().to_string()]).output();
+    let found = String::from_utf8(found.expect("it runs").stdout).expect("numbers");
+    let own = drill.child.id().to_string();
+    found.lines().filter(|pid| *pid != own).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_interrupted_reports_what_it_had() {
+    let mut drill = Drill::begin(&["--kills", "1000", "--rate", "10", "--events", "500"]);
+    drill.says(" 2 of 1000 ").await;
+    assert_ne!(servers_of(&drill), "");
+    signal(&drill.child, "-INT");
+    assert_eq!(drill.ended().await.code(), Some(130), "{}", drill.said());
+    let report = drill.report();
+    let kills = report["kills"].as_array().expect("kills").len();
+    assert!((2..20).contains(&kills) && report["planned"] == 1000, "{report}");
+    let said = format!("{kills} of 1000 kills: it was interrupted");
+    assert!(drill.said().contains(&said), "{}", drill.said());
+    assert!(drill.said().contains("no row was lost or there twice so far"), "{}", drill.said());
+    assert_eq!(servers_of(&drill), "");
+    assert!(!drill.dir.path().join("work").exists(), "it cleans up");
+    // One that is killed leaves no server behind either.
+    let mut drill = Drill::begin(&["--kills", "1000", "--rate", "10", "--events", "500"]);
+    drill.says(" 1 of 1000 ").await;
+    drill.child.kill().expect("it is killed");
+    drill.child.wait().expect("it was started here");
+    let deadline = Instant::now() + PATIENCE;
+    while !servers_of(&drill).is_empty() {
+        assert!(Instant::now() < deadline, "{} are left", servers_of(&drill));
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,8 +182,13 @@ fn own_script(dir: &Path, port: u16) -> String {
            WITH (connector = 'postgres', hostname = '127.0.0.1', port = '{port}', username = 'postgres',
                  database.name = 'postgres', table.name = 'named', type = 'upsert', primary_key = 'auction');
          CREATE SINK cheap AS SELECT auction, price, datetime FROM bid WHERE price < 1000
-           WITH (connector = 'file', path = '{}', type = 'append-only', commit_every = 1) FORMAT PLAIN ENCODE CSV;",
-        dir.join("cheap").display()
+           WITH (connector = 'file', path = '{cheap}', type = 'append-only', commit_every = 1) FORMAT PLAIN ENCODE CSV;
+         CREATE TABLE notes (id bigint PRIMARY KEY, note text) ON CONFLICT DO UPDATE FULL;
+         CREATE SINK noted FROM notes WITH (connector = 'file', path = '{noted}', type = 'upsert', primary_key = 'id',
+                                            commit_every = 1, compression = 'gzip')
+           FORMAT PLAIN ENCODE CSV (header = true);",
+        cheap = dir.join("cheap").display(),
+        noted = dir.join("noted").display(),
     )
 }
 
@@ -122,7 +201,18 @@ async fn a_pipeline_of_the_users_reconciles_and_a_target_that_is_not_empty_is_re
     let script = dir.path().join("pipeline.sql");
     std::fs::write(&script, own_script(dir.path(), postgres.port())).expect("written");
     let script = script.display().to_string();
-    let mut drill = Drill::begin(&["--kills", "4", "--sql", &script]);
+    let notes = |i: usize| {
+        format!(
+            "INSERT INTO notes VALUES ({}, 'a \"note\", {i}');
+             BEGIN; DELETE FROM notes WHERE id = {}; INSERT INTO notes VALUES ({i}, NULL); COMMIT;\n",
+            i % 40,
+            i % 40 + 1
+        )
+    };
+    let writes = dir.path().join("writes.sql");
+    std::fs::write(&writes, (0..200).map(notes).collect::<String>()).expect("written");
+    let writes = writes.display().to_string();
+    let mut drill = Drill::begin(&["--kills", "4", "--sql", &script, "--writes", &writes]);
     let status = drill.ended().await;
     drill.assert_reconciled(status, 4);
     // What is in the targets now is none of a second drill's.

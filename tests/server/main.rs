@@ -20,6 +20,7 @@ mod psql;
 mod races;
 mod recovery;
 mod rescale;
+mod s3_server;
 mod savepoint;
 mod savepoint_sinks;
 mod sinks;

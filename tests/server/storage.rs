@@ -2,7 +2,7 @@
 //! every step, two servers on one storage.
 
 use crate::harness::{PATIENCE, Weir, free_port, rows, run, try_rows, value, wait_for, words};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use crate::s3_server;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -29,31 +29,11 @@ impl S3 {
 
     /// It answers (again).
     pub async fn begin(&mut self) {
-        let files = s3s_fs::FileSystem::new(self.dir.path()).expect("a directory that exists");
-        let mut service = s3s::service::S3ServiceBuilder::new(files);
-        service.set_auth(s3s::auth::SimpleAuth::from_single("key", "secret"));
-        let service = service.build();
         let listener =
             tokio::net::TcpListener::bind(("127.0.0.1", self.port)).await.expect("its port is free");
-        let stop = CancellationToken::new();
+        let (stop, dir) = (CancellationToken::new(), self.dir.path().to_owned());
         self.running = Some(stop.clone());
-        tokio::spawn(async move {
-            loop {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    () = stop.cancelled() => return,
-                };
-                let Ok((socket, _)) = accepted else { continue };
-                let (service, stop) = (service.clone(), stop.clone());
-                tokio::spawn(async move {
-                    let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-                    tokio::select! {
-                        _ = server.serve_connection(TokioIo::new(socket), service) => {}
-                        () = stop.cancelled() => {}
-                    }
-                });
-            }
-        });
+        tokio::spawn(async move { s3_server::serve(&dir, listener, stop).await });
     }
 
     /// It goes away, with all its connections.

@@ -337,6 +337,110 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
+/// Puts an older copy of the data directory in the place of the one that there is.
+fn put_back(weir: &Weir, copy: &Path) {
+    std::fs::remove_dir_all(weir.data_dir()).expect("removed");
+    copy_dir(copy, &weir.data_dir());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_sink_left_that_an_older_copy_does_not_know_is_found() {
+    let postgres = Postgres::start().await;
+    let target = postgres.connect().await;
+    run(&target, "CREATE TABLE one (id int PRIMARY KEY); CREATE TABLE two (id int PRIMARY KEY)").await;
+    let mut weir = Weir::start().await;
+    run(
+        &weir.connect().await,
+        &format!(
+            "CREATE TABLE t (id int PRIMARY KEY);
+             CREATE SINK one FROM t WITH ({}, type = 'upsert', primary_key = 'id');",
+            at(&postgres, "one").replace("'two_phase'", "'progress'")
+        ),
+    )
+    .await;
+    assert!(weir.terminate().await.success());
+    let copy = weir.path("copy");
+    copy_dir(&weir.data_dir(), &copy);
+    // What comes now is lost, but for what it has prepared.
+    let (held, spec) = Held::at(&weir, "two_phase.before_commit", 1);
+    weir.begin(&[("WEIR_FAILPOINT", &spec)]);
+    weir.wait_ready().await;
+    let create = format!(
+        "CREATE SINK two FROM t WITH ({}, type = 'upsert', primary_key = 'id')",
+        at(&postgres, "two")
+    );
+    let client = weir.connect().await;
+    run(&client, &format!("{create}; INSERT INTO t VALUES (1); CHECKPOINT")).await;
+    held.reached().await;
+    wait_for(&target, PREPARED, "1").await;
+    let gid = value(&target, "SELECT gid FROM pg_prepared_xacts").await;
+    weir.kill();
+    // Of a newer server, and of another database: nobody's to touch but the user's.
+    let mut parts: Vec<&str> = gid.split(':').collect();
+    parts[3] = "4000";
+    let newer = parts.join(":");
+    parts[1] = "00000000-0000-4000-8000-000000000000";
+    let other = parts.join(":");
+    for (id, gid) in [(7, &newer), (8, &other)] {
+        run(&target, &format!("BEGIN; INSERT INTO two VALUES ({id}); PREPARE TRANSACTION '{gid}'")).await;
+    }
+    put_back(&weir, &copy);
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    wait_for(&target, "SELECT string_agg(gid, ' ' ORDER BY gid) FROM pg_prepared_xacts", &{
+        let mut left = [newer.clone(), other.clone()];
+        left.sort();
+        left.join(" ")
+    })
+    .await;
+    let client = weir.connect().await;
+    let shown = "SELECT transaction, state FROM weir_catalog.sink_transactions \
+                 WHERE note LIKE 'in the target of sink \"one\"; its own sink is not known here;%newer generation%'";
+    assert_eq!(rows(&client, shown).await, [[newer.clone(), "prepared".to_owned()]]);
+    let error = client.batch_execute(&format!("COMMIT PREPARED '{other}'")).await.expect_err("another's");
+    assert!(words(&error).starts_with("42704: "), "{}", words(&error));
+    run(&client, &format!("COMMIT PREPARED '{newer}'")).await;
+    assert_eq!(value(&target, "SELECT id FROM two").await, "7");
+    assert_eq!(value(&client, &shown.replace("transaction, state", "count(*)")).await, "0");
+    run(&target, &format!("ROLLBACK PREPARED '{other}'")).await;
+}
+
+/// The copy that was put back goes on with the same generation and the same epochs.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_same_sink_left_in_the_life_that_is_lost_is_rolled_back() {
+    let postgres = Postgres::start().await;
+    let target = postgres.connect().await;
+    run(&target, "CREATE TABLE one (id int PRIMARY KEY)").await;
+    let mut weir = Weir::start().await;
+    run(
+        &weir.connect().await,
+        &format!(
+            "CREATE TABLE t (id int PRIMARY KEY);
+             CREATE SINK one FROM t WITH ({}, type = 'upsert', primary_key = 'id');
+             INSERT INTO t VALUES (1); CHECKPOINT",
+            at(&postgres, "one")
+        ),
+    )
+    .await;
+    wait_for(&target, "SELECT count(*) FROM one", "1").await;
+    assert!(weir.terminate().await.success());
+    let copy = weir.path("copy");
+    copy_dir(&weir.data_dir(), &copy);
+    let (held, spec) = Held::at(&weir, "two_phase.before_commit", 1);
+    weir.begin(&[("WEIR_FAILPOINT", &spec)]);
+    weir.wait_ready().await;
+    run(&weir.connect().await, "INSERT INTO t VALUES (2); CHECKPOINT").await;
+    held.reached().await;
+    wait_for(&target, PREPARED, "1").await;
+    weir.kill();
+    put_back(&weir, &copy);
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    run(&weir.connect().await, "INSERT INTO t VALUES (3); CHECKPOINT").await;
+    wait_for(&target, "SELECT string_agg(id::text, ' ' ORDER BY id) FROM one", "1 3").await;
+    wait_for(&target, PREPARED, "0").await;
+}
+
 /// The data directory of yesterday, and the targets of today.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_is_ahead_of_what_is_restored_is_refused_alone() {
@@ -373,8 +477,7 @@ async fn a_target_that_is_ahead_of_what_is_restored_is_refused_alone() {
     }
     wait_for(&client, "SELECT count(*) FROM weir_catalog.sinks WHERE committed_epoch IS NOT NULL", "3").await;
     assert!(weir.terminate().await.success());
-    std::fs::remove_dir_all(weir.data_dir()).expect("removed");
-    copy_dir(&yesterday, &weir.data_dir());
+    put_back(&weir, &yesterday);
     weir.begin(&[]);
     weir.wait_ready().await;
     let client = weir.connect().await;

@@ -187,3 +187,53 @@ async fn an_overtaken_checkpoint_is_restored_with_fewer_actors() {
 async fn an_overtaken_checkpoint_is_restored_on_another_machine() {
     overtaken_and_restored(2, 3, Some(&S3::start().await)).await;
 }
+
+/// A sink has logged rows of keys of which more are in its queue, and gets other actors: the rows of a key
+/// are one actor's, or the older might be committed after the newer. (With three actors and then two they were.)
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_stay_together_in_two_phases_with_other_actors() {
+    let options = |parallelism| ["--parallelism", parallelism, "--set", "checkpoint.interval=0"];
+    let postgres = Postgres::start().await;
+    let target = postgres.connect().await;
+    run(&target, "CREATE TABLE target (id int PRIMARY KEY, v int)").await;
+    let mut weir = Weir::with(&options("3"), &[]).await;
+    let create = format!(
+        "CREATE TABLE t (id int PRIMARY KEY, v int);
+         CREATE SINK k FROM t WITH (connector = 'postgres', commit_mode = 'two_phase', type = 'upsert',
+           primary_key = 'id', hostname = '127.0.0.1', port = '{}', username = 'postgres',
+           database.name = 'postgres', table.name = 'target');
+         INSERT INTO t SELECT i, 0 FROM generate_series(1, 300) AS g(i)",
+        postgres.port()
+    );
+    run(&weir.connect().await, &create).await;
+    run(&weir.connect().await, "CHECKPOINT").await;
+    wait_for(&target, "SELECT count(*) FROM target", "300").await;
+    run(&weir.connect().await, "ALTER DATABASE dev SET checkpoint.aligned_timeout = '100ms'").await;
+    weir.kill();
+    weir.begin(&[("WEIR_FAILPOINT", "batch.of_job_16385=sleep:600")]);
+    weir.wait_ready().await;
+    let client = weir.connect().await;
+    for _ in 0..5 {
+        run(&client, "UPDATE t SET v = v + 1").await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    run(&client, "CHECKPOINT").await;
+    assert_eq!(rows(&client, NEWEST).await, [["unaligned", "completed"]]);
+    assert_eq!(value(&target, "SELECT sum(v) FROM target").await, "0", "nothing is released by it");
+    run(&client, "ALTER DATABASE dev SET checkpoint.aligned_timeout = '0'").await;
+    for parallelism in ["4", "1", "2"] {
+        weir.kill();
+        weir.set_options(&options(parallelism));
+        weir.begin(&[]);
+        weir.wait_ready().await;
+    }
+    assert!(weir.log().contains("what was logged and not released"), "{}", weir.log());
+    let client = weir.connect().await;
+    run(&client, "UPDATE t SET v = v + 1 WHERE id <= 150; DELETE FROM t WHERE id = 7").await;
+    run(&client, "CHECKPOINT").await;
+    let all = "SELECT string_agg(id || ' ' || v, ', ' ORDER BY id) FROM";
+    let expected = value(&client, &format!("{all} t")).await;
+    assert!(expected.starts_with("1 6, 2 6, ") && expected.ends_with(", 300 5"), "{expected}");
+    wait_for(&target, &format!("{all} target"), &expected).await;
+    wait_for(&target, "SELECT count(*) FROM pg_prepared_xacts", "0").await;
+}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::connectors::committer::{CommitterConfig, CommitterEvent, CommitterHandle, Events};
 use crate::connectors::error::ConnectorError;
-use crate::connectors::sink::Target;
+use crate::connectors::sink::{FateOf, Target};
 use crate::connectors::sink_log::{SinkLog, SinkLogWriter};
 use crate::stream::ChangeBatch;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
@@ -135,6 +135,10 @@ impl PreparedTarget for InMemory {
 
     async fn forget(&mut self) -> Result<Vec<TransactionName>, SinkError> {
         unreachable!("it is not dropped")
+    }
+
+    async fn sweep(&mut self, _: &FateOf) -> Result<Vec<(TransactionName, Option<String>)>, SinkError> {
+        unreachable!("other sinks have no transactions here")
     }
 }
 
@@ -289,6 +293,28 @@ async fn a_restart_commits_what_is_promised_and_rolls_back_what_is_not() {
     assert_eq!(bench.held.lock().numbers, [70, 71, 72, 80, 81, 82]);
     assert_eq!(bench.states(TransactionState::RolledBack), 3);
     committer.stop().await;
+}
+
+/// An older copy of the data directory was put back: what is prepared has the generation, and may have the
+/// epochs, that come next here.
+#[tokio::test]
+async fn what_a_twin_prepared_is_never_taken_for_ours() {
+    let mut bench = Bench::new(1);
+    for (epoch, number) in [(12, 999), (13, 998)] {
+        let name = bench.name(1, epoch, 0);
+        bench.held.lock().prepared.insert(name, vec![number]);
+    }
+    bench.held.lock().faults = 3;
+    let committer = bench.start(8, 10, Vec::new());
+    let ours = bench.epoch(12);
+    committer.sealed(Epoch(12), ours.clone());
+    committer.durable(Epoch(12), ours);
+    while bench.last_committed() != Some(Epoch(12)) {
+        committer.resume(false);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let held = bench.held.lock();
+    assert_eq!((&held.numbers[..], held.prepared.len()), (&[120][..], 0));
 }
 
 #[tokio::test]

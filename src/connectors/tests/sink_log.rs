@@ -121,7 +121,7 @@ fn what_is_not_released_goes_with_the_next_promise() {
     drop(log);
     let log = SinkLog::open(dir.path(), std::slice::from_ref(&hidden)).unwrap();
     let mut writer = log.writer(SINK, 0, 1);
-    writer.carry(std::slice::from_ref(&hidden)).unwrap();
+    writer.carry(std::slice::from_ref(&hidden), &|_, changes| Ok(Some(changes))).unwrap();
     let again = writer.seal(Epoch(1)).unwrap().unwrap();
     writer.append(&batch(5..7, -1)).unwrap();
     writer.take_back();
@@ -147,7 +147,7 @@ fn what_is_not_released_goes_with_the_next_promise() {
     // After a crash the next life's writer starts with it.
     let log = SinkLog::open(dir.path(), std::slice::from_ref(&hidden)).unwrap();
     let mut writer = log.writer(SINK, 0, 2);
-    writer.carry(&[hidden]).unwrap();
+    writer.carry(&[hidden], &|_, changes| Ok(Some(changes))).unwrap();
     writer.append(&batch(9..10, 1)).unwrap();
     let carried = writer.seal(Epoch(7)).unwrap().unwrap();
     assert_eq!(read(&log, &carried).unwrap().len(), 6);

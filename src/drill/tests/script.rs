@@ -1,53 +1,32 @@
 //! What a script is made into, and which sinks can't be drilled.
 
 use super::*;
+use crate::drill::pipeline::{FileFormat, Pipeline};
 
-fn config(postgres: Option<&str>) -> DrillConfig {
+fn config() -> DrillConfig {
     DrillConfig {
         binary: PathBuf::from("weir"),
         kills: 5,
         seed: 7,
         sql: None,
+        writes: None,
+        pipeline: Pipeline::Bids,
+        format: FileFormat::Json,
         events: Some(1000),
         rate: 500,
-        postgres: postgres.map(str::to_owned),
+        postgres: None,
         two_phase: true,
+        rescale: false,
+        settings: Vec::new(),
+        fail_points: Vec::new(),
         parallelism: 2,
         dir: PathBuf::from("/tmp/it's here"),
     }
 }
 
 #[test]
-fn the_own_pipeline_has_its_sinks_in_files_or_in_a_schema_of_its_own() {
-    let script = Script::of(&config(None)).unwrap();
-    assert_eq!((script.drilled.len(), script.reference.len(), script.sinks.len()), (5, 5, 2));
-    assert!(script.drilled[0].contains("rate = 500") && !script.reference[0].contains("rate"));
-    assert_eq!(
-        script.drilled[1],
-        "CREATE MATERIALIZED VIEW \"drill_bids\" AS SELECT auction, bidder, price, datetime FROM bid"
-    );
-    assert!(script.drilled[2].contains("'/tmp/it''s here/files/bids'"), "{}", script.drilled[2]);
-    assert!(
-        script.reference[2].contains("'/tmp/it''s here/reference-files/bids'"),
-        "{}",
-        script.reference[2]
-    );
-    let kinds: Vec<_> =
-        script.sinks.iter().map(|s| (s.append_only, s.place.is_files(), s.two_phase)).collect();
-    assert_eq!(kinds, [(true, true, false), (false, true, false)]);
-
-    let script = Script::of(&config(Some("postgresql://u@h:7/d"))).unwrap();
-    // Sinks into tables are not on the reference server.
-    assert_eq!((script.drilled.len(), script.reference.len()), (5, 3));
-    assert!(script.sinks.iter().all(|s| s.two_phase && !s.place.is_files()));
-    let Place::Table { table, .. } = &script.sinks[0].place else { panic!("a table") };
-    assert!(table.starts_with("\"weir_drill_7_") && table.ends_with("\".\"bids\""), "{table}");
-    assert!(matches!(Script::of(&config(Some("mysql://x"))), Err(DrillError::Unfit(_))));
-}
-
-#[test]
 fn what_can_not_be_reconciled_is_refused() {
-    let refused = |sql: &str| match Script::read(&config(None), sql, sql) {
+    let refused = |sql: &str| match Script::read(&config(), sql, sql) {
         Err(DrillError::Unfit(why)) => why,
         other => panic!("{sql}: {:?}", other.map(|_| ())),
     };
@@ -60,6 +39,52 @@ fn what_can_not_be_reconciled_is_refused() {
     let dropped = "connector = 'file', path = '/x', type = 'append-only', force_append_only = true";
     assert!(sink(dropped).contains("how its changes came"));
     assert!(sink("connector = 'postgres', type = 'upsert', table.name = 't'").contains("hostname"));
-    let parquet = "CREATE SINK k FROM t WITH (connector = 'file', path = '/x', type = 'append-only') FORMAT PLAIN ENCODE PARQUET";
-    assert!(refused(parquet).contains("neither JSON"));
+    let csv = "CREATE SINK k FROM t WITH (connector = 'file', path = '/x', type = 'append-only') FORMAT PLAIN ENCODE CSV (delimiter = '||')";
+    assert!(refused(csv).contains("as the drill reads it"));
+}
+
+#[test]
+fn files_are_read_as_their_sinks_write_them() {
+    let read = |kind: &str, format: &str| {
+        let sql = format!("CREATE SINK k FROM t WITH (connector = 'file', path = '/x', {kind}) {format}");
+        let script = Script::read(&config(), &sql, &sql).unwrap();
+        let Place::Files(files) = &script.sinks[0].place else { panic!("files") };
+        (files.layout, script.sinks[0].meaning.clone())
+    };
+    let key = vec!["a".to_owned(), "b".to_owned()];
+    let upsert = "type = 'upsert', primary_key = 'a, b'";
+    let debezium = "type = 'debezium', primary_key = 'a,b'";
+    let csv = |delimiter, header| Layout::Csv { delimiter, header };
+    for (kind, format, layout, meaning) in [
+        ("type = 'append-only'", "FORMAT PLAIN ENCODE JSON", Layout::Json, Meaning::Rows),
+        (upsert, "FORMAT PLAIN ENCODE CSV", csv(b',', false), Meaning::Last(key.clone())),
+        (upsert, "FORMAT PLAIN ENCODE CSV (header = true)", csv(b',', true), Meaning::Last(key.clone())),
+        (
+            debezium,
+            "FORMAT PLAIN ENCODE CSV (without_header = false, delimiter = '\\t')",
+            csv(b'\t', true),
+            Meaning::Changes(key.clone()),
+        ),
+        (debezium, "FORMAT PLAIN ENCODE PARQUET", Layout::Parquet, Meaning::Changes(key.clone())),
+        ("type = 'append-only'", "", Layout::Parquet, Meaning::Rows),
+    ] {
+        assert_eq!(read(kind, format), (layout, meaning), "{kind} {format}");
+    }
+}
+
+#[test]
+fn kills_are_where_the_script_can_be_in_the_middle_of_something() {
+    let sql = "CREATE TABLE t (a int);
+               CREATE SINK k FROM t WITH (connector = 'file', path = '/x', type = 'append-only') FORMAT PLAIN ENCODE JSON";
+    let script = Script::read(&config(), sql, sql).unwrap();
+    assert_eq!(script.jobs, ["TABLE t", "SINK k", "MATERIALIZED VIEW \"drill_k\"", "DATABASE dev"]);
+    let scene = |settings: &[&str], rescale| {
+        let settings = settings.iter().map(|s| (*s).to_owned()).collect();
+        script.scene(&DrillConfig { settings, rescale, ..config() })
+    };
+    let plain = scene(&[], false);
+    assert!(plain.files && !plain.progress && !plain.two_phase && !plain.writes);
+    assert!(!plain.storage && !plain.rescales && scene(&[], true).rescales);
+    assert!(scene(&["checkpoint.storage=s3://b/p"], false).storage);
+    assert!(!scene(&["checkpoint.storage=s3://b/p", "checkpoint.storage=local"], false).storage);
 }
