@@ -26,3 +26,7 @@ pub mod upload;
 
 mod in_flight;
 mod waiters;
+
+#[cfg(test)]
+#[path = "tests/simulated_store.rs"]
+pub mod simulated_store;
