@@ -120,8 +120,8 @@ impl Disk {
             }
         }
         for name in names(dir)?.into_keys() {
-            if name.as_os_str() == "history.jsonl" {
-                // Nothing depends on it, and it tells times of the real clock.
+            if ["history.jsonl", "LOCK"].iter().any(|other| name.as_os_str() == *other) {
+                // Nothing depends on them, and they tell times of the real clock, and of the real process.
                 continue;
             }
             let path = dir.join(name);
