@@ -113,7 +113,7 @@ pub fn set_held_bytes(bytes: Option<usize>) {
     HELD.set(bytes);
 }
 
-/// The same.
+/// What [`set_held_bytes`] says.
 pub fn held_bytes() -> Option<usize> {
     HELD.get()
 }

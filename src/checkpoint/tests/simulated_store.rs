@@ -6,8 +6,8 @@ use super::remote::Record;
 use crate::config::{StorageScheme, StorageUrl};
 use crate::stream::Epoch;
 use async_trait::async_trait;
-use futures::{FutureExt, StreamExt};
 use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{

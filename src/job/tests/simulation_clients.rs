@@ -224,12 +224,7 @@ impl Simulation {
 
     /// Sinks whose targets had all this go on from a checkpoint of `epoch`: those of which more is
     /// delivered do not.
-    pub fn note_ahead(
-        &mut self,
-        epoch: Epoch,
-        had: &BTreeMap<ObjectId, Held>,
-        catalog: &CatalogSnapshot,
-    ) {
+    pub fn note_ahead(&mut self, epoch: Epoch, had: &BTreeMap<ObjectId, Held>, catalog: &CatalogSnapshot) {
         for sink in catalog.objects().filter(|o| o.kind() == ObjectKind::Sink) {
             let held = had.get(&sink.id).cloned().unwrap_or_default();
             if held.epoch() > epoch {
