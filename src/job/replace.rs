@@ -210,6 +210,8 @@ impl Bring<'_> {
         let files = Filled { dir: state, newest: None }.measure().map_err(io)?.files;
         let (logs, handles) = self.logs(&beside, &fitted).map_err(io)?;
         sync_dir(&beside).map_err(io)?;
+        // Its own name, too: the catalog is going to count on it.
+        sync_dir(root).map_err(io)?;
         failpoint::hit("restore.prepared").map_err(io)?;
         Ok(Prepared { fitted, files, logs, handles })
     }
