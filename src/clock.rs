@@ -2,7 +2,8 @@
 //! give it a time of its own.
 //!
 //! [`now_us`] is the machine's clock, which somebody may set forward or back: for what is shown,
-//! stored or compared with times in data. [`monotonic`] only goes on: for how long something takes.
+//! stored or compared with times in data. [`monotonic`] only goes on: for how long something takes, and
+//! when it is due.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,6 +26,12 @@ pub fn monotonic() -> Duration {
         return now;
     }
     BEGAN.elapsed()
+}
+
+/// [`monotonic`] in microseconds, counted from long before the process began: for when something is due.
+pub fn steady_us() -> i64 {
+    const BEFORE_US: i64 = 3_600_000_000;
+    BEFORE_US + monotonic().as_micros() as i64
 }
 
 /// Returns after `duration`.

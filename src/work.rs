@@ -8,15 +8,18 @@
 //! whole engine one of the engine that runs.
 
 use crate::threads::ThreadKind;
+use parking_lot::Mutex;
 use std::io;
+use std::sync::{Arc, mpsc};
 use tokio::task::JoinError;
+use uuid::Uuid;
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// There may be more to do at once.
     More,
-    /// Nothing until somebody asks for something, or this time (microseconds since 1970).
+    /// Nothing until somebody asks for something, or this time, by the clock that its `wait` looks at.
     Idle(Option<i64>),
     /// It is over.
     Ended,
@@ -131,6 +134,54 @@ pub fn each<T: Send, R: Send>(
         let threads: Vec<_> = items.iter_mut().map(|item| scope.spawn(move || act(item))).collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
     })
+}
+
+/// Does `make`, which is given what hands things on, and `take` with each of them: on so many other threads,
+/// and at most as many wait. `take` is told of all that was handed on.
+pub fn hand_on<T: Send, R>(
+    threads: usize,
+    make: impl FnOnce(&mut dyn FnMut(T)) -> R,
+    take: impl Fn(T) + Sync,
+) -> R {
+    #[cfg(test)]
+    if testing::is_simulated() {
+        return make(&mut |thing| take(thing));
+    }
+    std::thread::scope(|scope| {
+        let (sender, queue) = mpsc::sync_channel(1);
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..threads {
+            let (take, queue) = (&take, Arc::clone(&queue));
+            scope.spawn(move || {
+                loop {
+                    let next = queue.lock().recv();
+                    let Ok(thing) = next else { return };
+                    take(thing);
+                }
+            });
+        }
+        drop(queue);
+        // They receive to the end; if one panicked, the scope tells.
+        make(&mut |thing| drop(sender.send(thing)))
+    })
+}
+
+/// How many of `usual` threads do something at once: one where all is one thread.
+pub fn threads(usual: usize) -> usize {
+    #[cfg(test)]
+    if testing::is_simulated() {
+        return 1;
+    }
+    usual
+}
+
+/// A number that nobody else has drawn, in no other process either.
+pub fn unique() -> u128 {
+    #[cfg(test)]
+    if let Some(number) = testing::unique() {
+        return number;
+    }
+    Uuid::new_v4().as_u128()
 }
 
 /// How much is done in one go at most: `usual`, or less where a simulation wants small pieces.

@@ -14,7 +14,7 @@ use super::manifest::{Manifest, StateFile};
 use super::remote::RemoteStorage;
 use super::transfer::{Cancel, in_parallel};
 use crate::failpoint;
-use crate::state::durable::{damaged, in_file, sync_dir};
+use crate::state::durable::{damaged, in_file, sync_dir, sync_file};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
@@ -194,7 +194,7 @@ impl Parts {
             if self.at < part.to || part.sum.finalize() != part.crc32 {
                 return Err(damaged(&part.path, "its checksum in the checkpoint storage is wrong"));
             }
-            part.content.sync_all().map_err(in_file(&part.path))?;
+            sync_file(&part.content).map_err(in_file(&part.path))?;
         }
         Ok(())
     }

@@ -28,3 +28,7 @@ pub mod upload;
 mod in_flight;
 mod record;
 mod waiters;
+
+#[cfg(test)]
+#[path = "tests/simulated_store.rs"]
+pub mod simulated_store;

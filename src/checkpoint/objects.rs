@@ -11,8 +11,10 @@
 use super::transfer::{Cancel, Throttle};
 use crate::config::{StorageScheme, StorageUrl};
 use crate::failpoint;
-use crate::state::durable::{parent, sync_dir};
+use crate::state::durable::{parent, sync_dir, sync_file};
 use bytes::Bytes;
+#[cfg(test)]
+use futures::FutureExt;
 use futures::{StreamExt, TryStreamExt};
 use hdfs_native_object_store::HdfsObjectStoreBuilder;
 use object_store::aws::AmazonS3Builder;
@@ -47,6 +49,15 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         .expect("a process that runs a dataflow can start two more threads")
 });
 
+/// What `work` gives.
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    #[cfg(test)]
+    if crate::work::testing::is_simulated() {
+        return work.now_or_never().expect("a store in memory answers at once");
+    }
+    RUNTIME.block_on(work)
+}
+
 /// Objects below one root.
 #[derive(Clone, Debug)]
 pub struct Objects {
@@ -63,6 +74,12 @@ impl Objects {
         below: impl Into<Option<&'a str>>,
         retries: usize,
     ) -> io::Result<Self> {
+        #[cfg(test)]
+        if let Some(store) = super::simulated_store::of(url) {
+            let path = ObjectPath::from_url_path(url.url.path()).map_err(|e| invalid(url, &e))?;
+            let root = below.into().map_or_else(|| path.clone(), |below| path.clone().join(below));
+            return Ok(Self { store, root, files: None });
+        }
         let mut files = None;
         let path = ObjectPath::from_url_path(url.url.path()).map_err(|e| invalid(url, &e))?;
         let (store, root): (Arc<dyn ObjectStore>, _) = match url.scheme {
@@ -91,7 +108,7 @@ impl Objects {
     /// The names of the folders at a URL.
     pub fn folders(url: &StorageUrl, retries: usize) -> io::Result<Vec<String>> {
         let Self { store, root, .. } = Self::connect(url, None, retries)?;
-        let listed = RUNTIME.block_on(store.list_with_delimiter(Some(&root))).map_err(|e| error(&e))?;
+        let listed = wait(store.list_with_delimiter(Some(&root))).map_err(|e| error(&e))?;
         Ok(listed.common_prefixes.iter().filter_map(|p| Some(p.filename()?.to_owned())).collect())
     }
 
@@ -102,7 +119,7 @@ impl Objects {
     /// Replaces an object.
     pub fn put(&self, name: &str, content: Bytes) -> io::Result<()> {
         let path = self.path(name);
-        RUNTIME.block_on(self.store.put(&path, PutPayload::from(content))).map_err(|e| error(&e))?;
+        wait(self.store.put(&path, PutPayload::from(content))).map_err(|e| error(&e))?;
         self.sync(&path)
     }
 
@@ -111,21 +128,21 @@ impl Objects {
     pub fn create(&self, name: &str, content: Bytes) -> io::Result<()> {
         let path = self.path(name);
         let put = self.store.put_opts(&path, PutPayload::from(content), PutMode::Create.into());
-        RUNTIME.block_on(put).map_err(|e| error(&e))?;
+        wait(put).map_err(|e| error(&e))?;
         self.sync(&path)
     }
 
     /// The content of an object, as it was put.
     pub fn get(&self, name: &str) -> io::Result<Bytes> {
         let path = self.path(name);
-        RUNTIME.block_on(async { self.store.get(&path).await?.bytes().await }).map_err(|e| error(&e))
+        wait(async { self.store.get(&path).await?.bytes().await }).map_err(|e| error(&e))
     }
 
     /// The names of all objects in the folder `prefix`; of all, if that is empty.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
         let path = if prefix.is_empty() { self.root.clone() } else { self.path(prefix) };
         let found = self.store.list(Some(&path)).map_ok(|meta| meta.location).try_collect::<Vec<_>>();
-        let found = RUNTIME.block_on(found).map_err(|e| error(&e))?;
+        let found = wait(found).map_err(|e| error(&e))?;
         let name = |path: &ObjectPath| {
             let parts: Vec<String> = path.prefix_match(&self.root)?.map(|p| p.as_ref().to_owned()).collect();
             Some(parts.join("/"))
@@ -137,7 +154,7 @@ impl Objects {
     pub fn delete(&self, names: &[String]) -> io::Result<()> {
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let mut deleted = self.store.delete_stream(futures::stream::iter(paths).boxed());
-        while let Some(outcome) = RUNTIME.block_on(deleted.next()) {
+        while let Some(outcome) = wait(deleted.next()) {
             match outcome {
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(e) => return Err(error(&e)),
@@ -175,13 +192,13 @@ impl Objects {
             return Ok(bytes);
         }
         let path = self.path(name);
-        let mut upload = RUNTIME.block_on(self.store.put_multipart(&path)).map_err(|e| error(&e))?;
+        let mut upload = wait(self.store.put_multipart(&path)).map_err(|e| error(&e))?;
         let sent = send_parts(upload.as_mut(), first, &mut content, throttle, cancel).and_then(|bytes| {
-            RUNTIME.block_on(upload.complete()).map_err(|e| error(&e))?;
+            wait(upload.complete()).map_err(|e| error(&e))?;
             Ok(bytes)
         });
         if sent.is_err()
-            && let Err(abort) = RUNTIME.block_on(upload.abort())
+            && let Err(abort) = wait(upload.abort())
         {
             tracing::debug!(name, error = %error(&abort), "could not take back the parts of an upload");
         }
@@ -212,9 +229,9 @@ impl Objects {
         cancel: &Cancel,
         take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let found = RUNTIME.block_on(self.store.get(&self.path(name))).map_err(|e| error(&e))?;
+        let found = wait(self.store.get(&self.path(name))).map_err(|e| error(&e))?;
         let mut chunks = found.into_stream();
-        while let Some(chunk) = RUNTIME.block_on(chunks.next()) {
+        while let Some(chunk) = wait(chunks.next()) {
             cancel.check()?;
             take(&chunk.map_err(|e| error(&e))?)?;
         }
@@ -226,7 +243,7 @@ impl Objects {
         let Some(files) = &self.files else { return Ok(()) };
         let path = files.path_to_filesystem(path).map_err(|e| error(&e))?;
         match std::fs::File::open(&path) {
-            Ok(file) => file.sync_all()?,
+            Ok(file) => sync_file(&file)?,
             // Somebody removed it meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e),
@@ -268,7 +285,7 @@ fn send_parts(
     while !next.is_empty() {
         throttle.take(next.len() as u64, cancel)?;
         bytes += next.len() as u64;
-        RUNTIME.block_on(upload.put_part(PutPayload::from(next))).map_err(|e| error(&e))?;
+        wait(upload.put_part(PutPayload::from(next))).map_err(|e| error(&e))?;
         failpoint::hit("storage.between_parts")?;
         next = part(content)?;
     }

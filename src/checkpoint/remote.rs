@@ -48,6 +48,16 @@ static PROCESS: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
 /// How many storages this process has used.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
+/// This process, and which of its storages the next one is.
+fn next_instance() -> (Uuid, u32) {
+    #[cfg(test)]
+    if let Some(process) = crate::work::testing::process() {
+        // The number is one of this process, which uses few.
+        return (Uuid::from_u128(u128::from(process)), (crate::work::unique() >> 96) as u32);
+    }
+    (*PROCESS, INSTANCES.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
 /// Why a manifest is not in the log.
 #[derive(Debug)]
 pub struct Unpublished {
@@ -63,6 +73,7 @@ pub struct RemoteStorage {
     settings: StorageSettings,
     database: Uuid,
     generation: u64,
+    process: Uuid,
     writer: String,
     /// The folder that only this one writes to.
     pub(super) folder: String,
@@ -77,12 +88,13 @@ pub struct RemoteStorage {
 impl RemoteStorage {
     /// The storage of `database` that `settings` name. Nothing is asked of it yet.
     pub fn new(settings: &StorageSettings, database: Uuid, generation: u64) -> Self {
-        let instance = INSTANCES.fetch_add(1, Ordering::Relaxed) + 1;
+        let (process, instance) = next_instance();
         let storage = Self {
             settings: settings.clone(),
             database,
             generation,
-            writer: format!("{}-{instance}", *PROCESS),
+            process,
+            writer: format!("{process}-{instance}"),
             folder: format!("{generation:010}-{instance}"),
             objects: OnceLock::new(),
             compress: AtomicBool::default(),
@@ -187,7 +199,7 @@ impl RemoteStorage {
         for _ in 0..TRIES {
             let records = self.read_log()?;
             let others = records.iter().filter_map(|(_, record)| record.as_ref().ok());
-            let ours = |record: &Record| record.writer.starts_with(&PROCESS.to_string());
+            let ours = |record: &Record| record.writer.starts_with(&self.process.to_string());
             if let Some(newer) = others.into_iter().find(|r| r.generation >= self.generation && !ours(r)) {
                 let message =
                     format!("generation {} of this database already writes to the storage", newer.generation);

@@ -209,7 +209,7 @@ impl SavepointDir {
         }
         let name = percent_decoded(name)?;
         let objects = Objects::connect(&above, name.as_str(), RETRIES)?;
-        let attempt = format!("{:08x}", Uuid::new_v4().as_fields().0);
+        let attempt = format!("{:08x}", Uuid::from_u128(crate::work::unique()).as_fields().0);
         Ok(Self { shown, objects, attempt, throttle: Throttle::default() })
     }
 

@@ -76,7 +76,7 @@ pub fn in_parallel<T: Sync>(
     items: &[T],
     work: impl Fn(&T) -> io::Result<()> + Sync,
 ) -> io::Result<()> {
-    let threads = threads.min(items.len());
+    let threads = crate::work::threads(threads.min(items.len()));
     if threads <= 1 {
         return items.iter().try_for_each(work);
     }

@@ -41,6 +41,9 @@ pub mod transaction;
 pub use error::ConnectorError;
 
 #[cfg(test)]
+#[path = "tests/simulated_source.rs"]
+pub mod simulated_source;
+#[cfg(test)]
 #[path = "tests/simulated_target.rs"]
 pub mod simulated_target;
 

@@ -18,6 +18,8 @@ const SOURCES: &[(ConnectorSpec, OpenSource, Option<KnownColumns>)] = &[
     (nexmark::SPEC, |s| Ok(Arc::new(nexmark::Nexmark::open(s)?)), Some(nexmark::columns)),
     (files_source::SPEC, |s| Ok(Arc::new(files_source::FilesSource::open(s)?)), None),
     (datagen::SPEC, |s| Ok(Arc::new(datagen::Datagen::open(s)?)), None),
+    #[cfg(test)]
+    (super::simulated_source::SPEC, |s| Ok(Arc::new(super::simulated_source::open(s)?)), None),
 ];
 
 /// The sinks: what they take, and how their targets are opened.

@@ -42,7 +42,7 @@ pub struct DeadLetter {
 pub enum SplitPoll {
     /// Rows of the wanted columns, and what could not be decoded among them.
     Rows(RecordBatch, Vec<DeadLetter>),
-    /// Nothing now. `until_us`: poll again then (microseconds since 1970), if known.
+    /// Nothing now. `until_us`: poll again then ([`crate::clock::steady_us`]), if known.
     Idle {
         /// When to poll again, if known.
         until_us: Option<i64>,

@@ -78,7 +78,7 @@ pub struct ActorShared {
 pub enum Turn {
     /// There is more to do at once.
     Busy,
-    /// Nothing until a signal, or this time (microseconds since 1970).
+    /// Nothing until a signal, or this time ([`crate::clock::steady_us`]).
     Idle(Option<i64>),
     /// It got its last barrier.
     Ended,

@@ -6,6 +6,7 @@
 //! given turns until the receiver has taken something: that is the backpressure.
 
 use crate::stream::{ActorId, ChangeBatch, Epoch, Message};
+use crate::work;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -149,7 +150,7 @@ impl Sender {
     /// Whether more rows may be made for it. If not, the sending actor is woken when there is room.
     pub fn has_room(&self) -> bool {
         let queue = self.0.queue.lock();
-        let room = queue.rows < CHANNEL_ROWS_MAX && queue.bytes < self.0.bytes_max;
+        let room = queue.rows < work::bound(CHANNEL_ROWS_MAX) && queue.bytes < self.0.bytes_max;
         if !room && !self.is_closed() {
             self.0.starved.store(true, Ordering::Release);
             self.0.full_count.fetch_add(1, Ordering::Relaxed);

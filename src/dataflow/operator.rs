@@ -137,7 +137,7 @@ pub enum Progress {
 pub enum Polled {
     /// It emitted something, or could go on at once.
     Busy,
-    /// Nothing to do until input, a waker, or this time (microseconds since 1970) comes.
+    /// Nothing to do until input, a waker, or this time ([`crate::clock::steady_us`]) comes.
     Idle {
         /// When to poll again, if known.
         until_us: Option<i64>,

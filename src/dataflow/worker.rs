@@ -3,7 +3,7 @@
 use super::actor::{Actor, ActorEvents, Turn};
 use super::exchange::{ActorSignal, WorkerSignal};
 use super::operator::OperatorError;
-pub use crate::clock::now_us as clock_us;
+use crate::clock::steady_us;
 use crate::failpoint;
 use crate::threads::ThreadKind;
 use crate::work::{self, Step, Thread, Work};
@@ -145,7 +145,7 @@ impl Work for Seats {
                 busy = true;
                 continue;
             }
-            let now_us = clock_us();
+            let now_us = steady_us();
             let due = seat.wake_us.is_some_and(|t| t <= now_us);
             if seat.actor.signal.take() || seat.busy || due || roused {
                 match turn(&mut seat.actor, now_us) {
@@ -172,7 +172,7 @@ impl Work for Seats {
 
     fn wait(&mut self, until_us: Option<i64>) {
         let sleep = until_us.map_or(SLEEP_MAX, |t| {
-            Duration::from_micros(t.saturating_sub(clock_us()).max(0) as u64).min(SLEEP_MAX)
+            Duration::from_micros(t.saturating_sub(steady_us()).max(0) as u64).min(SLEEP_MAX)
         });
         self.shared.signal.wait(sleep);
     }
@@ -196,7 +196,7 @@ fn turn(actor: &mut Actor, now_us: i64) -> Result<Turn, OperatorError> {
 
 /// Every half second: what the operators hold, and whether they should forget some of it.
 fn look_at_memory(shared: &WorkerShared, seats: &mut [Seat], measured_us: i64) -> i64 {
-    let now_us = clock_us();
+    let now_us = steady_us();
     let evict = shared.evict.swap(0, Ordering::AcqRel);
     let mut left = evict;
     for seat in seats.iter_mut() {

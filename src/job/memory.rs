@@ -7,7 +7,7 @@ use crate::checkpoint::coordinator::Message;
 use crate::clock;
 use crate::state::budget::{Budget, held_bytes};
 use std::sync::Weak;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// From one look at the process's memory to the next.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ pub async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
     let (dirty_asks, dirty_waits) = budget.dirty();
     let mut evicted = None;
     let mut asked = None;
-    let past = |at: Option<Instant>, pause| at.is_none_or(|at: Instant| at.elapsed() >= pause);
+    let past = |at: Option<Duration>, pause| at.is_none_or(|at| clock::monotonic() >= at + pause);
     loop {
         let Some(incarnation) = incarnation.upgrade() else { return };
         let running = &incarnation.running;
@@ -32,7 +32,7 @@ pub async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
         if excess > 0 && past(evicted, EVICTION_PAUSE) {
             tracing::debug!(held, excess, "asking operators to forget cold state");
             running.evict(excess);
-            evicted = Some(Instant::now());
+            evicted = Some(clock::monotonic());
         }
         let (fill, refill) = budget.room(held);
         running.room().set(fill, refill);
@@ -40,7 +40,7 @@ pub async fn keep_budget(incarnation: Weak<Incarnation>, budget: Budget) {
         if running.room().dirty() > dirty_asks && past(asked, CHECKPOINT_PAUSE) {
             // Nobody waits for the answer: if it fails, the next look asks again.
             running.coordinator().send(Message::Checkpoint(tokio::sync::oneshot::channel().0));
-            asked = Some(Instant::now());
+            asked = Some(clock::monotonic());
         }
         drop(incarnation);
         clock::sleep(LOOK_PAUSE).await;

@@ -25,15 +25,17 @@ use crate::clock;
 use crate::connectors::registry;
 use crate::connectors::sink_log::SealedPart;
 use crate::failpoint;
-use crate::state::durable::{in_file, sync_dir};
+use crate::state::durable::{in_file, sync_dir, sync_file};
 use crate::state::entries::read_entries;
 use crate::state::memory::MemoryStore;
 use crate::state::store::{StateStore, WriteOp, WriteRun};
 use crate::stream::Epoch;
+use crate::work;
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weir_catalog::{CatalogChange, CatalogSnapshot, ObjectBody, ObjectId, ObjectState, SqlState, TableId};
 use weir_sql::parser::statement::{RestoreOptions, RestoredSinks};
@@ -211,6 +213,8 @@ impl Bring<'_> {
         let files = Filled { dir: state, newest: None }.measure().map_err(io)?.files;
         let (logs, handles) = self.logs(&beside, &fitted).map_err(io)?;
         sync_dir(&beside).map_err(io)?;
+        // Its own name, too: the catalog is going to count on it.
+        sync_dir(root).map_err(io)?;
         failpoint::hit("restore.prepared").map_err(io)?;
         Ok(Prepared { fitted, files, logs, handles })
     }
@@ -222,22 +226,27 @@ impl Bring<'_> {
         let store = self.lasting.backend().create(&scratch, &self.lasting.backend_memory());
         let mut filling =
             Filling { store: store.map_err(JobError::from_state)?, fitted, runs: Vec::new(), bytes: 0 };
-        std::thread::scope(|scope| {
-            // The next file comes while this one is written.
-            let (sender, files) = mpsc::sync_channel::<io::Result<(&SavedFile, Vec<u8>)>>(1);
-            scope.spawn(move || {
-                for file in &self.savepoint.state {
-                    let content = self.cancel.check().and_then(|()| self.dir.get(file, self.cancel));
-                    if sender.send(content.map(|content| (file, content))).is_err() {
-                        return;
-                    }
+        let outcome = Mutex::new((&mut filling, Ok(())));
+        // The next file comes while this one is written.
+        let read = work::hand_on(
+            1,
+            |hand_on| -> io::Result<()> {
+                let wanted = || outcome.lock().1.is_ok();
+                for file in self.savepoint.state.iter().take_while(|_| wanted()) {
+                    self.cancel.check()?;
+                    hand_on((file, self.dir.get(file, self.cancel)?));
                 }
-            });
-            files.into_iter().try_for_each(|next| {
-                let (file, content) = next.map_err(|e| of_storage("read the savepoint", &e))?;
-                filling.add(file, &content)
-            })
-        })?;
+                Ok(())
+            },
+            |(file, content): (&SavedFile, Vec<u8>)| {
+                let (filling, outcome) = &mut *outcome.lock();
+                if outcome.is_ok() {
+                    *outcome = filling.add(file, &content);
+                }
+            },
+        );
+        outcome.into_inner().1?;
+        read.map_err(|e| of_storage("read the savepoint", &e))?;
         filling.write()?;
         filling.store.checkpoint(to).map_err(JobError::from_state)?;
         drop(filling);
@@ -255,14 +264,14 @@ impl Bring<'_> {
         let there =
             |sink: ObjectId| fitted.ids.now(sink) == Some(sink) && fitted.catalog.by_id(sink).is_some();
         // No other file of a sink's log is called so.
-        let stem = format!("restored-{:08x}", rand::random::<u32>());
+        let stem = format!("restored-{:08x}", (crate::work::unique() >> 96) as u32);
         let name = |log: &str| format!("{stem}-{log}");
         let mut logs = Vec::new();
         for saved in self.savepoint.sinks.iter().filter(|saved| there(saved.sink)) {
             let path = beside.join(format!("{}-{}", saved.sink, saved.log));
             let content = self.dir.get(&saved.file, self.cancel)?;
             let mut log = File::options().create(true).append(true).open(&path).map_err(in_file(&path))?;
-            log.write_all(&content).and_then(|()| log.sync_all()).map_err(in_file(&path))?;
+            log.write_all(&content).and_then(|()| sync_file(&log)).map_err(in_file(&path))?;
             if saved.at == 0 {
                 logs.push((saved.sink, name(&saved.log), path));
             }

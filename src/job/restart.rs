@@ -118,7 +118,7 @@ async fn recover(lasting: Arc<Lasting>, mut reason: String, mut life: u64) {
             wait_for_space(&lasting, &reason, life).await;
             Verdict::Again(Duration::ZERO)
         } else {
-            lasting.failed(clock::now_us())
+            lasting.failed(clock::steady_us())
         };
         if let Verdict::Again(pause) = verdict {
             clock::sleep(pause).await;

@@ -29,8 +29,8 @@ use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use tokio_util::sync::CancellationToken;
 use weir_catalog::{CatalogChange, CatalogSnapshot, ObjectId, SqlState, TableId};
 
@@ -287,19 +287,15 @@ struct Going<'a> {
 type Filled = (usize, Vec<u8>, u64);
 
 impl Going<'_> {
-    /// Puts what comes, to the end, also after a failure: who fills files waits for nobody in vain.
-    fn run(&self, queue: &Mutex<mpsc::Receiver<Filled>>) {
-        loop {
-            let next = queue.lock().recv();
-            let Ok((number, content, entries)) = next else { return };
-            if self.failed.load(Ordering::Relaxed) {
-                continue;
-            }
-            let put = self.dir.put(&format!("state/{number:06}.entries"), &content, self.cancel);
-            let put = put.map(|file| SavedFile { entries, ..file });
-            self.failed.fetch_or(put.is_err(), Ordering::Relaxed);
-            self.files.lock().insert(number, put);
+    /// Puts what comes, to the first failure.
+    fn put(&self, (number, content, entries): Filled) {
+        if self.failed.load(Ordering::Relaxed) {
+            return;
         }
+        let put = self.dir.put(&format!("state/{number:06}.entries"), &content, self.cancel);
+        let put = put.map(|file| SavedFile { entries, ..file });
+        self.failed.fetch_or(put.is_err(), Ordering::Relaxed);
+        self.files.lock().insert(number, put);
     }
 }
 
@@ -316,14 +312,8 @@ fn export_state(
     let kept =
         |object: ObjectId| object < ObjectId::FIRST_USER || manifest.jobs.iter().any(|job| job.job == object);
     let going = Going { dir, cancel, failed: AtomicBool::new(false), files: Mutex::default() };
-    let read = std::thread::scope(|scope| {
-        let (sender, queue) = mpsc::sync_channel(1);
-        let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..TRANSFERS {
-            let (going, queue) = (&going, Arc::clone(&queue));
-            scope.spawn(move || going.run(&queue));
-        }
-        let mut cutter = Cutter { sender, number: 0, bytes: 0, writer: EntryWriter::new(Vec::new())? };
+    let fill = |hand_on: &mut dyn FnMut(Filled)| {
+        let mut cutter = Cutter { hand_on, number: 0, bytes: 0, writer: EntryWriter::new(Vec::new())? };
         // Asked once for each table: they come one after the other.
         let mut of_table = (TableId(0), false);
         backend.read(&checkpoint, &scratch, &lasting.backend_memory(), &mut |key, value| {
@@ -343,7 +333,8 @@ fn export_state(
             }
         })?;
         cutter.finish()
-    });
+    };
+    let read = crate::work::hand_on(TRANSFERS, fill, |file| going.put(file));
     std::fs::remove_dir_all(&scratch)?;
     let files = going.files.into_inner().into_values().collect::<io::Result<Vec<_>>>()?;
     read.map_err(|error: StateError| match error {
@@ -354,14 +345,14 @@ fn export_state(
 }
 
 /// Cuts entries into files.
-struct Cutter {
-    sender: mpsc::SyncSender<Filled>,
+struct Cutter<'a> {
+    hand_on: &'a mut dyn FnMut(Filled),
     number: usize,
     bytes: usize,
     writer: EntryWriter<Vec<u8>>,
 }
 
-impl Cutter {
+impl Cutter<'_> {
     fn add(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.writer.write(key, value)?;
         self.bytes += key.len() + value.len();
@@ -371,8 +362,7 @@ impl Cutter {
     fn send(&mut self) -> io::Result<()> {
         let writer = std::mem::replace(&mut self.writer, EntryWriter::new(Vec::new())?);
         let entries = writer.entries();
-        // They receive to the end.
-        let _ = self.sender.send((self.number, writer.finish()?, entries));
+        (self.hand_on)((self.number, writer.finish()?, entries));
         (self.number, self.bytes) = (self.number + 1, 0);
         Ok(())
     }

@@ -165,6 +165,8 @@ pub struct SourceReader {
     started: bool,
     /// What this actor has promised.
     watermark_us: Option<i64>,
+    /// Whether there may be readers that were not there when it did.
+    repeats: bool,
     /// What could not be decoded in this epoch.
     dead: Vec<DeadLetter>,
     dead_table: StateTable,
@@ -187,6 +189,7 @@ impl SourceReader {
             list_us: 0,
             started: false,
             watermark_us: None,
+            repeats: false,
         }
     }
 
@@ -321,9 +324,10 @@ impl SourceReader {
             ended.or_else(|| promises.values().copied().min().flatten()).max(self.floor_us)
         };
         drop(promises);
-        if time_us > self.watermark_us
-            && let Some(time_us) = time_us
+        if (time_us > self.watermark_us || self.repeats)
+            && let Some(time_us) = time_us.max(self.watermark_us)
         {
+            self.repeats = false;
             self.watermark_us = Some(time_us);
             out.push_watermark(Watermark { column: watermark.column, time_us });
         }
@@ -411,12 +415,17 @@ impl Operator for SourceReader {
             let positions = self.splits.iter().map(position).collect();
             self.spec.shared.positions.lock().insert(self.spec.actor.0, (barrier.epoch, positions));
         }
+        // Who reads from this barrier on hears after it what was promised before.
+        self.repeats |= barrier.mutation.is_some() && self.spec.shared.watermark.is_some();
         Ok(Progress::Done)
     }
 
     fn poll(&mut self, now_us: i64, out: &mut Output) -> Result<Polled, OperatorError> {
         if !self.started {
             return Ok(Polled::Idle { until_us: None });
+        }
+        if self.repeats {
+            self.promise(out);
         }
         let mut until_us: Option<i64> = None;
         if self.spec.source.grows() {

@@ -18,6 +18,10 @@
 
 /// Bytes of memory that the process itself holds: resident, and not of a file.
 pub fn held_bytes() -> Option<usize> {
+    #[cfg(test)]
+    if crate::work::testing::is_simulated() {
+        return crate::work::testing::held_bytes();
+    }
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split_ascii_whitespace().skip(1).map(|pages| pages.parse::<usize>().ok());
     let (resident, of_files) = (pages.next()??, pages.next()??);

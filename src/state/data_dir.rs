@@ -8,7 +8,7 @@
 //!   RESTORING    there while a database is brought here from elsewhere: what else there is counts for nothing
 //! ```
 
-use super::durable::{DurableNumber, in_file, write_atomically};
+use super::durable::{DurableNumber, in_file, sync_file, write_atomically};
 use crate::stream::Epoch;
 use std::ffi::CString;
 use std::fs::{File, TryLockError};
@@ -76,7 +76,7 @@ impl DataDir {
             let message = format!("data directory \"{}\" is not empty", root.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
-        File::create(&marker).and_then(|f| f.sync_all()).map_err(in_file(&marker))?;
+        File::create(&marker).and_then(|f| sync_file(&f)).map_err(in_file(&marker))?;
         super::durable::sync_dir(root)?;
         for path in there {
             let removed =

@@ -105,5 +105,9 @@ fn sleepers_wake_when_the_time_has_passed() {
     pass(Duration::from_millis(1));
     assert!(sleep.as_mut().now_or_never().is_some());
     assert_eq!(super::now_us(), 502_000);
+    let before = super::steady_us();
+    set_clock(-3_600_000_000);
+    pass(Duration::from_millis(1));
+    assert_eq!(super::steady_us(), before + 1_000, "nobody sets it");
     end();
 }

@@ -12,12 +12,17 @@ struct Crew {
     works: BTreeMap<u64, (String, Box<dyn Work>)>,
     /// Whether the process has died: nothing is done any more.
     dead: bool,
+    /// Which process it is.
+    process: u64,
+    /// How many numbers were drawn.
+    drawn: u64,
 }
 
 thread_local! {
     static CREW: RefCell<Option<Crew>> = const { RefCell::new(None) };
     static PICK: RefCell<Option<Pick>> = const { RefCell::new(None) };
     static BOUND: Cell<Option<usize>> = const { Cell::new(None) };
+    static HELD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// From now on what this thread starts is stepped by it.
@@ -30,6 +35,7 @@ pub fn end() {
     drop(CREW.take());
     PICK.set(None);
     BOUND.set(None);
+    HELD.set(None);
 }
 
 /// The process dies: what its threads were about to do is not done.
@@ -44,7 +50,23 @@ pub fn bury() {
 
 /// Another process starts.
 pub fn live() {
-    with(|crew| crew.dead = false);
+    with(|crew| {
+        crew.dead = false;
+        crew.process += 1;
+    });
+}
+
+/// Which of a simulation's processes it is.
+pub fn process() -> Option<u64> {
+    with(|crew| crew.process)
+}
+
+pub(super) fn unique() -> Option<u128> {
+    // Numbers that differ where few of their digits are looked at.
+    with(|crew| {
+        crew.drawn += 1;
+        u128::from(crew.drawn) << 96 | u128::from(crew.drawn)
+    })
 }
 
 /// Whether this thread is a simulation's.
@@ -81,9 +103,19 @@ pub fn set_pick(pick: Option<Pick>) {
     PICK.set(pick);
 }
 
-/// How much is done in one go: steps of an actor's turn, rows of a piece.
+/// How much is done in one go: steps of an actor's turn, rows of a piece, rows that a channel takes.
 pub fn set_bound(bound: Option<usize>) {
     BOUND.set(bound);
+}
+
+/// How much memory the process holds, as it seems to it.
+pub fn set_held_bytes(bytes: Option<usize>) {
+    HELD.set(bytes);
+}
+
+/// What [`set_held_bytes`] says.
+pub fn held_bytes() -> Option<usize> {
+    HELD.get()
 }
 
 pub(super) fn bound() -> Option<usize> {

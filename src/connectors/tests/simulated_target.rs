@@ -3,7 +3,9 @@
 
 use super::error::ConnectorError;
 use super::registry::SinkContext;
-use super::sink::{Delivery, Marker, SinkError, SinkTarget, Target};
+use super::sink::{Delivery, FateOf, Marker, PreparedHeld, PreparedTarget, SinkError, SinkTarget, Target};
+use super::transaction::{Fate, TransactionName};
+use crate::checkpoint::participant::CommitHandle;
 use crate::clock;
 use crate::stream::{ChangeBatch, Epoch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -11,7 +13,7 @@ use async_trait::async_trait;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract};
+use weir_catalog::connector::{ConnectorRole, ConnectorSpec, Contract, OptionSpec};
 use weir_catalog::sink::{Sink, SinkType};
 use weir_catalog::{Key, ObjectId};
 
@@ -19,7 +21,7 @@ use weir_catalog::{Key, ObjectId};
 pub const SPEC: ConnectorSpec = ConnectorSpec {
     name: "simulated",
     role: ConnectorRole::Sink,
-    options: &[],
+    options: &[OptionSpec { name: "commit_mode", required: false, help: "two_phase, if in two phases." }],
     encodings: &[],
     contract: Contract::Transactional,
     why: "rows and marker are taken together",
@@ -48,17 +50,36 @@ pub struct Rules {
 }
 
 /// What a target holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Held {
     /// How far it has come.
     pub marker: Option<Marker>,
+    /// The same by actor, where it commits in two phases.
+    pub epochs: BTreeMap<u32, Epoch>,
     /// Its rows, as text: of a keyed sink by their keys, of another one how often each.
     pub rows: BTreeMap<String, (String, i64)>,
+}
+
+impl Held {
+    /// The last epoch that it has anything of.
+    pub fn epoch(&self) -> Epoch {
+        let marker = self.marker.map(|m| m.partial.map_or(m.epoch, |p| p.until.max(m.epoch)));
+        marker.max(self.epochs.values().max().copied()).unwrap_or(Epoch::ZERO)
+    }
+
+    /// Whether it has what was promised.
+    pub fn has(&self, handle: &CommitHandle) -> bool {
+        let of_actor = self.epochs.get(&handle.actor).copied();
+        self.marker.map(|marker| marker.epoch).max(of_actor).is_some_and(|epoch| epoch >= handle.epoch)
+    }
 }
 
 thread_local! {
     static RULES: RefCell<Option<Rules>> = const { RefCell::new(None) };
     static TARGETS: RefCell<BTreeMap<ObjectId, Held>> = const { RefCell::new(BTreeMap::new()) };
+    static PREPARED: RefCell<BTreeMap<TransactionName, Vec<ChangeBatch>>> = const { RefCell::new(BTreeMap::new()) };
+    /// By sink: the generation that may prepare.
+    static OWNERS: RefCell<BTreeMap<ObjectId, u64>> = const { RefCell::new(BTreeMap::new()) };
     static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -66,7 +87,14 @@ thread_local! {
 pub fn begin(rules: Rules) {
     RULES.set(Some(rules));
     TARGETS.take();
+    PREPARED.take();
+    OWNERS.take();
     WRONG.take();
+}
+
+/// What is prepared, and neither committed nor rolled back.
+pub fn prepared() -> Vec<TransactionName> {
+    PREPARED.with_borrow(|prepared| prepared.keys().cloned().collect())
 }
 
 /// What was done that must not be.
@@ -79,13 +107,23 @@ pub fn held(sink: ObjectId) -> Held {
     TARGETS.with_borrow(|targets| targets.get(&sink).cloned().unwrap_or_default())
 }
 
+/// What all targets hold.
+pub fn all() -> BTreeMap<ObjectId, Held> {
+    TARGETS.with_borrow(Clone::clone)
+}
+
 /// Opens a target as declared.
 pub fn open(sink: &Sink, context: &SinkContext<'_>) -> Result<Target, ConnectorError> {
-    Ok(Target::Logged(Box::new(SimulatedTarget {
+    let target = SimulatedTarget {
         sink: context.id,
         sink_type: sink.sink_type,
         key: sink.primary_key.clone().unwrap_or_default(),
-    })))
+    };
+    if !sink.options.contains_key("commit_mode") {
+        return Ok(Target::Logged(Box::new(target)));
+    }
+    let prefix = TransactionName::prefix(context.database, context.id);
+    Ok(Target::Prepared(Box::new(InTwoPhases { target, prefix, generation: context.generation, open: None })))
 }
 
 struct SimulatedTarget {
@@ -136,11 +174,7 @@ impl SinkTarget for SimulatedTarget {
 
 impl SimulatedTarget {
     fn take(&self, delivery: &Delivery) -> Result<(), SinkError> {
-        let durable = RULES.with_borrow(|rules| rules.as_ref().map_or(Epoch::ZERO, |r| (r.durable)()));
-        if delivery.until > durable {
-            let until = delivery.until;
-            wrongly(format!("sink {} delivers epoch {until}; {durable} is durable", self.sink));
-        }
+        self.require_durable(delivery.until);
         TARGETS.with_borrow_mut(|targets| {
             let held = targets.entry(self.sink).or_default();
             if let Some(marker) = held.marker {
@@ -159,6 +193,13 @@ impl SimulatedTarget {
             held.marker = Some(delivery.marker);
             Ok(())
         })
+    }
+
+    fn require_durable(&self, epoch: Epoch) {
+        let durable = RULES.with_borrow(|rules| rules.as_ref().map_or(Epoch::ZERO, |r| (r.durable)()));
+        if epoch > durable {
+            wrongly(format!("sink {} delivers epoch {epoch}; {durable} is durable", self.sink));
+        }
     }
 
     fn apply(&self, held: &mut Held, batch: &ChangeBatch) {
@@ -188,6 +229,162 @@ impl SimulatedTarget {
                 }
             }
         }
+    }
+}
+
+/// The same target, where it commits in two phases.
+struct InTwoPhases {
+    target: SimulatedTarget,
+    prefix: String,
+    generation: u64,
+
+    /// The transaction that is being written; gone with the connection.
+    open: Option<Vec<ChangeBatch>>,
+}
+
+impl InTwoPhases {
+    async fn call<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, SinkError>) -> Result<T, SinkError> {
+        let fault = before().await.inspect_err(|_| self.open = None)?;
+        let done = act(self)?;
+        tracing::debug!(sink = %self.target.sink, ?fault, prepared = ?self.own(), held = ?held(self.target.sink).epochs, "called");
+        after(fault).inspect_err(|_| self.open = None)?;
+        Ok(done)
+    }
+
+    fn own(&self) -> Vec<TransactionName> {
+        let own = |name: &TransactionName| name.to_string().starts_with(&self.prefix);
+        prepared().into_iter().filter(own).collect()
+    }
+}
+
+fn gone(name: &TransactionName) -> SinkError {
+    SinkError::Retry(format!("there is no transaction {name}"))
+}
+
+#[async_trait]
+impl PreparedTarget for InTwoPhases {
+    async fn check(&mut self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    async fn open(&mut self) -> Result<PreparedHeld, SinkError> {
+        self.open = None;
+        self.call(|s| Ok(PreparedHeld { epochs: held(s.target.sink).epochs, transactions: s.own() })).await
+    }
+
+    async fn take_over(&mut self) -> Result<(), SinkError> {
+        self.call(|s| {
+            OWNERS.with_borrow_mut(|owners| {
+                let owner = owners.entry(s.target.sink).or_default();
+                if *owner > s.generation {
+                    return Err(SinkError::Fatal("a newer server has taken over".into()));
+                }
+                *owner = s.generation;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    async fn lower(&mut self, epoch: Epoch) -> Result<(), SinkError> {
+        self.call(|s| {
+            TARGETS.with_borrow_mut(|targets| {
+                let epochs = &mut targets.entry(s.target.sink).or_default().epochs;
+                epochs.values_mut().for_each(|e| *e = epoch.min(*e));
+            });
+            Ok(())
+        })
+        .await
+    }
+
+    async fn begin(&mut self, name: &TransactionName) -> Result<(), SinkError> {
+        if held(self.target.sink).epochs.get(&name.actor).is_some_and(|epoch| *epoch >= name.epoch) {
+            wrongly(format!("{name} begins, and is there already"));
+        }
+        if self.own().iter().any(|other| other.generation == self.generation && other.epoch != name.epoch) {
+            wrongly(format!("{name} begins beside {:?}", self.own()));
+        }
+        self.call(|s| {
+            s.open = Some(Vec::new());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn write(&mut self, batches: &[ChangeBatch]) -> Result<(), SinkError> {
+        let batches = batches.to_vec();
+        self.call(|s| {
+            let open = s.open.as_mut().ok_or_else(|| SinkError::Retry("no transaction is open".into()))?;
+            open.extend(batches);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn prepare(&mut self, name: &TransactionName) -> Result<(), SinkError> {
+        let name = name.clone();
+        self.call(|s| {
+            let owner = OWNERS.with_borrow(|owners| owners.get(&s.target.sink).copied().unwrap_or(0));
+            if owner > name.generation {
+                return Err(SinkError::Fatal("a newer server has taken over".into()));
+            }
+            let open = s.open.take().ok_or_else(|| SinkError::Retry("no transaction is open".into()))?;
+            PREPARED.with_borrow_mut(|prepared| prepared.insert(name, open));
+            Ok(())
+        })
+        .await
+    }
+
+    async fn finish(&mut self, name: &TransactionName, commit: bool) -> Result<(), SinkError> {
+        let name = name.clone();
+        self.call(|s| {
+            let rows = PREPARED.with_borrow_mut(|prepared| prepared.remove(&name));
+            let rows = rows.ok_or_else(|| gone(&name))?;
+            if !commit {
+                return Ok(());
+            }
+            s.target.require_durable(name.epoch);
+            TARGETS.with_borrow_mut(|targets| {
+                let held = targets.entry(s.target.sink).or_default();
+                rows.iter().for_each(|batch| s.target.apply(held, batch));
+                held.epochs.insert(name.actor, name.epoch);
+            });
+            Ok(())
+        })
+        .await
+    }
+
+    async fn finish_for_client(&mut self, _: &TransactionName, _: bool) -> Result<(), ConnectorError> {
+        unreachable!("no client asks")
+    }
+
+    async fn forget(&mut self) -> Result<Vec<TransactionName>, SinkError> {
+        self.call(|s| {
+            let own = s.own();
+            PREPARED.with_borrow_mut(|prepared| prepared.retain(|name, _| !own.contains(name)));
+            TARGETS.with_borrow_mut(|targets| targets.remove(&s.target.sink));
+            Ok(own)
+        })
+        .await
+    }
+
+    async fn sweep(&mut self, fate: &FateOf) -> Result<Vec<(TransactionName, Option<String>)>, SinkError> {
+        self.call(|_| {
+            let mut swept = Vec::new();
+            for name in prepared() {
+                let there_still = match fate(&name) {
+                    Fate::RollBack => {
+                        PREPARED.with_borrow_mut(|prepared| prepared.remove(&name));
+                        None
+                    }
+                    Fate::Stranger => Some("a server of a newer generation prepared it".to_owned()),
+                    Fate::Keep | Fate::Commit => continue,
+                };
+                swept.push((name, there_still));
+            }
+            Ok(swept)
+        })
+        .await
     }
 }
 

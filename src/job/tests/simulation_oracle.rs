@@ -4,11 +4,13 @@
 //! seed's whole simulation.
 
 use crate::config::Config;
+use crate::connectors::dead_letter;
 use crate::connectors::registry;
 use crate::job::manager::Visible;
 use crate::serve::snapshot::{QuerySnapshot, ReadPoint, SystemRows};
 use crate::serve::window::WindowQueryPlanner;
 use crate::serve::{Binding, Connectors, ServeError, SessionInfo};
+use crate::state::rows::KeyRange;
 use crate::state::table::TableLayout;
 use crate::stream::VnodeSet;
 use arrow::array::RecordBatch;
@@ -21,7 +23,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_catalog::{CatalogSnapshot, Object, ObjectName};
+use weir_catalog::{CatalogSnapshot, Object, ObjectId, ObjectName};
 use weir_sql::binder::{BindContext, Bound, bind};
 use weir_sql::functions::batch_analyzer_rules;
 use weir_sql::plan::StreamPlan;
@@ -93,6 +95,10 @@ impl Oracle {
             Some((object.id.0, format!("{:?}", object.body)))
         };
         let mut named: Vec<(u32, String)> = sql.split(word).filter_map(object).collect();
+        if sql.starts_with("CREATE") {
+            // It is bound to the names of its time.
+            named.push((u32::MAX, catalog.renames.to_string()));
+        }
         named.sort();
         named.dedup();
         (sql.to_owned(), named)
@@ -170,15 +176,27 @@ pub fn planned_once<E>(
 /// The rows of a stored relation at an epoch, as text, sorted: what is there, read without a plan.
 pub fn stored(object: &Object, catalog: &CatalogSnapshot, visible: &Visible) -> Vec<String> {
     let layout = TableLayout::of_object(object, |id| catalog.by_id(id)).expect("it is stored");
-    let mut rows = Vec::new();
-    for vnode in VnodeSet::all().iter() {
-        let mut next = Some(layout.range(vnode, &[]));
-        while let Some(range) = next {
-            let chunk = layout.scan(&*visible.state, &range, 1000).expect("rows decode");
-            rows.extend(text_of(&chunk.rows.repeated().expect("rows repeat")));
-            next = chunk.next;
-        }
-    }
+    stored_as(&layout, visible)
+}
+
+/// The dead letters of a source: split and position.
+pub fn stored_letters(source: ObjectId, visible: &Visible) -> Vec<String> {
+    let rows = stored_as(&dead_letter::layout(), visible).into_iter();
+    let letter = |row: String| {
+        let cells: Vec<&str> = row.split('|').collect();
+        let [id, split, position] = dead_letter::KEY.map(|column| cells[column]);
+        (id == source.to_string()).then(|| format!("{split}|{position}"))
+    };
+    rows.filter_map(letter).collect()
+}
+
+fn stored_as(layout: &TableLayout, visible: &Visible) -> Vec<String> {
+    let vnodes: Vec<_> = VnodeSet::all().iter().collect();
+    let [first, .., last] = vnodes.as_slice() else { panic!("there are vnodes") };
+    // All at once: most vnodes have no row.
+    let (lower, upper) = (layout.range(*first, &[]).lower, layout.range(*last, &[]).upper);
+    let chunk = layout.scan(&*visible.state, &KeyRange { lower, upper }, usize::MAX).expect("rows decode");
+    let mut rows = text_of(&chunk.rows.repeated().expect("rows repeat"));
     rows.sort_unstable();
     rows
 }

@@ -3,6 +3,7 @@
 use super::oracle::{binding, session_info};
 use crate::checkpoint::manifest;
 use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::simulated_store;
 use crate::config::Config;
 use crate::connectors::simulated_target::{self, Fault, Rules};
 use crate::failpoint;
@@ -84,6 +85,15 @@ impl Faults {
         std::panic::resume_unwind(Box::new(Crash));
     }
 
+    fn of_store(&mut self) -> simulated_store::Fault {
+        use simulated_store::Fault;
+        match self.random.random_range(0..30) {
+            0 if !self.calm => Fault::Before,
+            1 if !self.calm => Fault::After,
+            _ => Fault::None,
+        }
+    }
+
     fn of_target(&mut self) -> Fault {
         match self.random.random_range(0..8) {
             0..=2 => Fault::Slow(Duration::from_millis(self.random.random_range(0..30))),
@@ -110,12 +120,13 @@ pub fn hook(faults: &Rc<RefCell<Faults>>) {
 /// Sets what fails, and what targets are told.
 pub fn set_rules(disk: &Disk, faults: &Rc<RefCell<Faults>>) {
     hook(faults);
-    let faults = Rc::clone(faults);
-    let root = disk.checkpoints();
+    let (of_target, of_store) = (Rc::clone(faults), Rc::clone(faults));
+    let place = Rc::clone(&disk.root);
     simulated_target::begin(Rules {
-        fault: Box::new(move || faults.borrow_mut().of_target()),
-        durable: Box::new(move || newest_manifest(&root)),
+        fault: Box::new(move || of_target.borrow_mut().of_target()),
+        durable: Box::new(move || newest_manifest(&place.borrow().path().join(CHECKPOINTS))),
     });
+    simulated_store::begin(Box::new(move || of_store.borrow_mut().of_store()));
 }
 
 fn newest_manifest(root: &Path) -> Epoch {
@@ -125,33 +136,94 @@ fn newest_manifest(root: &Path) -> Epoch {
     epochs.iter().rev().find(has_manifest).copied().unwrap_or(Epoch::ZERO)
 }
 
+/// Where checkpoints are, below the data directory.
+const CHECKPOINTS: &str = "checkpoints";
+
 /// The server's disk.
 pub struct Disk {
-    root: tempfile::TempDir,
+    root: Rc<RefCell<tempfile::TempDir>>,
+}
+
+fn empty() -> tempfile::TempDir {
+    // Where there is a file system in memory, for its speed, and because it uses no inode twice.
+    let shm = Path::new("/dev/shm");
+    let root = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    root.expect("a directory")
 }
 
 impl Disk {
     pub fn new(random: &mut StdRng) -> Self {
-        // Where there is a file system in memory, for its speed, and because it uses no inode twice.
-        let shm = Path::new("/dev/shm");
-        let root = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
-        let root = root.expect("a directory");
+        let root = empty();
         let uuid = uuid::Builder::from_random_bytes(random.random()).into_uuid();
         std::fs::write(root.path().join("database"), format!("{uuid}\n")).expect("a file");
         disk::begin(root.path()).expect("a disk");
-        Self { root }
+        Self { root: Rc::new(RefCell::new(root)) }
+    }
+
+    /// Another one takes its place, and is empty.
+    pub fn replace(&self) {
+        disk::end();
+        let root = empty();
+        disk::begin(root.path()).expect("a disk");
+        self.root.replace(root);
+    }
+
+    /// Whether what was to be brought to it is there, whole.
+    pub fn has_arrived(&self) -> bool {
+        let place = self.place();
+        place.join("database").exists() && !place.join("RESTORING").exists()
+    }
+
+    /// Its place, as messages begin with it.
+    pub fn shown(&self) -> String {
+        format!("{}/", self.place().display())
+    }
+
+    fn place(&self) -> PathBuf {
+        self.root.borrow().path().to_owned()
     }
 
     fn checkpoints(&self) -> PathBuf {
-        self.root.path().join("checkpoints")
+        self.place().join(CHECKPOINTS)
+    }
+
+    /// Damages the newest checkpoint's files, or removes all. Returns what it did, in words.
+    pub fn damage(&self, random: &mut StdRng) -> Option<String> {
+        let root = self.checkpoints();
+        let dir = crate::checkpoint::gc::directory(&root, newest_manifest(&root));
+        let manifest = Manifest::read(&dir).ok()??;
+        if random.random() {
+            std::fs::remove_dir_all(&root).ok()?;
+            std::fs::create_dir(&root).ok()?;
+            self.settle();
+            return Some("all checkpoints on the disk are gone".to_owned());
+        }
+        let file = manifest.files.iter().filter(|file| file.size > 0).collect::<Vec<_>>();
+        let file = file.choose(random)?;
+        let path = dir.join(&file.name);
+        let mut content = std::fs::read(&path).ok()?;
+        let at = random.random_range(0..content.len());
+        match random.random() {
+            true => content.truncate(at),
+            false => content[at] ^= 4,
+        }
+        std::fs::remove_file(&path).and_then(|()| std::fs::write(&path, content)).ok()?;
+        self.settle();
+        Some(format!("{} of {} is damaged", file.name, manifest.epoch))
+    }
+
+    /// All that is there is durable.
+    fn settle(&self) {
+        disk::end();
+        disk::begin(&self.place()).expect("a disk");
     }
 
     /// What a crash leaves of it.
     pub fn crash(&self, random: &mut StdRng) -> Vec<String> {
-        let _ = std::fs::remove_dir_all(self.root.path().join("live"));
-        let did = disk::crash(self.root.path(), random).expect("a disk");
-        let root = format!("{}/", self.root.path().display());
-        did.into_iter().map(|line| line.replace(&root, "")).collect()
+        let place = self.place();
+        let _ = std::fs::remove_dir_all(place.join("live"));
+        let _ = std::fs::remove_dir_all(place.join("scratch"));
+        disk::crash(&place, random).expect("a disk")
     }
 
     /// The newest checkpoint's manifest.
@@ -184,25 +256,30 @@ impl Drop for Disk {
 /// A server: its runtime, and its database once that answers.
 pub struct Server {
     pub settings: String,
+    pub parallelism: usize,
     pub db: Option<Arc<Database>>,
     opening: Option<JoinHandle<Result<Arc<Database>, JobError>>>,
     pub runtime: Runtime,
 }
 
 impl Server {
-    pub fn start(disk: &Disk, random: &mut StdRng) -> Self {
-        let parallelism = random.random_range(1..5).to_string();
+    /// Starts one on `disk`, with the savepoint at a URL, if it is to bring that; with an object store for
+    /// its checkpoints if there is a `remote` one.
+    pub fn start(disk: &Disk, from: Option<&str>, remote: bool, random: &mut StdRng) -> Self {
+        let actors = random.random_range(1..5);
+        let parallelism = actors.to_string();
         let concurrent = random.random_range(1..3).to_string();
         let retained = random.random_range(1..4).to_string();
         let interval = format!("{}ms", [20, 50, 200].choose(random).expect("some"));
         let timeout = *["100ms", "10min"].choose(random).expect("some");
         let aligned = *["0", "1ms", "20ms"].choose(random).expect("some");
+        let storage = if remote { simulated_store::CHECKPOINTS } else { "local" };
         let failures = random.random_range(0..3).to_string();
         let settings = format!(
             "parallelism {parallelism}, checkpoints every {interval}, {concurrent} at once, {retained} retained, \
              overtaken after {aligned}, given up after {timeout}, {failures} may fail"
         );
-        let data_dir = disk.root.path().display().to_string();
+        let data_dir = disk.place().display().to_string();
         let config = Config::new([
             ("data_dir", data_dir.as_str()),
             ("parallelism", &parallelism),
@@ -215,18 +292,22 @@ impl Server {
             ("checkpoint.max_retained", &retained),
             ("checkpoint.aligned_timeout", aligned),
             ("checkpoint.timeout", timeout),
+            ("checkpoint.storage", storage),
+            ("checkpoint.compression", ["zstd", "none"][actors % 2]),
             ("checkpoint.tolerable_failures", &failures),
             ("restart.delay", "10ms"),
             ("restart.max_delay", "100ms"),
             ("restart.attempts", "0"),
         ]);
-        let config = Arc::new(config.expect("settings"));
+        let mut config = config.expect("settings");
+        config.restore = from.map(str::to_owned);
+        let config = Arc::new(config);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let binding = binding(Arc::clone(&config));
         let bind: crate::job::manager::Binding =
             Arc::new(move |catalog| binding.context(catalog, &session_info()));
         let opening = runtime.spawn(Database::open(config, bind));
-        Self { settings, db: None, opening: Some(opening), runtime }
+        Self { settings, parallelism: actors, db: None, opening: Some(opening), runtime }
     }
 
     /// Every task that can goes on, for a while. True: the database answers from now on.

@@ -1,6 +1,7 @@
-//! What clients do, what settles when nothing fails, and what must hold then.
+//! What clients write, what settles when nothing fails, and what must hold then.
 
 use super::*;
+use weir_catalog::system::facts::JobFact;
 
 /// Rounds in which everything goes on a little, after which nothing may wait for anything.
 const ROUNDS_MAX: usize = 20_000;
@@ -22,8 +23,8 @@ impl Simulation {
             changes.push((table.id, ChangeBatch::new(model::batch(schema, &keys), diffs)));
         }
         let (_, basis) = db.dml().newest(u64::MAX);
-        let known = self.clients.logged.len() + self.clients.queued.len();
-        assert_eq!(basis.position as usize, known, "what is logged or queued");
+        let known = self.clients.position() + self.clients.queued.len() as u64;
+        assert_eq!(basis.position, known, "what is logged or queued");
         match db.dml().begin(changes, Some(basis)) {
             Ok(None) => {}
             Ok(Some(appending)) => {
@@ -35,92 +36,6 @@ impl Simulation {
         }
     }
 
-    /// Creates or drops a view.
-    pub fn change_catalog(&mut self) {
-        self.hear_ddl();
-        if self.clients.ddl.is_some() || self.db().is_none() {
-            return;
-        }
-        let views: Vec<String> =
-            self.clients.objects.keys().filter(|n| n.starts_with('v')).cloned().collect();
-        if views.len() > 3 || (!views.is_empty() && self.random.random_ratio(1, 3)) {
-            let name = views[self.random.random_range(0..views.len())].clone();
-            self.drop_view(&name);
-        } else {
-            let (query, name) = (self.query(), self.name("v"));
-            self.create(&name, &format!("CREATE MATERIALIZED VIEW {name} AS {query}"), Some(query));
-        }
-    }
-
-    pub fn query(&mut self) -> String {
-        let Some(db) = self.db() else { return model::query(&mut self.random, &[]) };
-        let catalog = db.catalog();
-        let columns = |name: &String| {
-            let object = catalog.get(&ObjectName::public(&**name))?;
-            let views = object.kind() == ObjectKind::MaterializedView && object.state == ObjectState::Created;
-            views.then(|| (name.clone(), object.columns().iter().map(|c| c.name.clone()).collect()))
-        };
-        let views: Vec<_> = self.clients.objects.keys().filter_map(columns).collect();
-        model::query(&mut self.random, &views)
-    }
-
-    fn create(&mut self, name: &str, sql: &str, query: Option<String>) {
-        let (Some(db), Some(server)) = (self.db(), &self.server) else { return };
-        match Oracle::get().bind(sql, &db.catalog()) {
-            Ok(Bound::Create(create)) => {
-                let done = server.runtime.spawn(async move { db.create(create).await });
-                self.clients.ddl = Some(Ddl { name: name.to_owned(), query, drops: false, done });
-                self.trace.say(sql.to_owned());
-            }
-            Ok(other) => panic!("{sql}: {other:?}"),
-            // A view that it reads is just being dropped.
-            Err(error) => self.trace.say(format!("not created: {error}")),
-        }
-    }
-
-    fn drop_view(&mut self, name: &str) {
-        let (Some(db), Some(server)) = (self.db(), &self.server) else { return };
-        let catalog = db.catalog();
-        let sql = format!("DROP MATERIALIZED VIEW {name}");
-        match Oracle::get().bind(&sql, &catalog) {
-            Ok(Bound::Change { changes, .. }) => {
-                let version = catalog.version;
-                let done = server.runtime.spawn(async move { db.change(changes, version).await.map(drop) });
-                let query = self.clients.objects[name].clone();
-                self.clients.ddl = Some(Ddl { name: name.to_owned(), query, drops: true, done });
-                self.trace.say(sql);
-            }
-            // Another view reads it.
-            other => self.trace.say(format!("not dropped: {}", other.err().unwrap_or_default())),
-        }
-    }
-
-    /// Hears what became of a statement.
-    pub fn hear_ddl(&mut self) {
-        let (Some(server), Some(db)) = (&self.server, self.db()) else { return };
-        let Some(ddl) = self.clients.ddl.take_if(|ddl| ddl.done.is_finished()) else { return };
-        let outcome = server.runtime.block_on(ddl.done);
-        let outcome = outcome.unwrap_or_else(|e| Err(JobError::internal(e.to_string())));
-        self.trace.say(format!("{}: {outcome:?}", ddl.name));
-        let there = db.catalog().get(&ObjectName::public(&*ddl.name)).map(|o| o.state);
-        match (outcome, ddl.drops) {
-            (Ok(()), false) => {
-                assert_eq!(there, Some(ObjectState::Created), "{} is acknowledged", ddl.name);
-                self.clients.objects.insert(ddl.name, ddl.query);
-            }
-            (Ok(()), true) => {
-                assert_eq!(there, None, "{} is dropped", ddl.name);
-                self.clients.objects.remove(&ddl.name);
-            }
-            (Err(_), false) => {
-                assert_ne!(there, Some(ObjectState::Created), "{} failed, and is there", ddl.name);
-            }
-            // Its record may be there while its job could not be ended.
-            (Err(_), true) if there.is_none() => drop(self.clients.objects.remove(&ddl.name)),
-            (Err(_), true) => {}
-        }
-    }
-
     pub fn ask_for_checkpoint(&mut self) {
         if let (Some(db), Some(server)) = (self.db(), &self.server) {
             drop(server.runtime.spawn(async move { db.checkpoint().await }));
@@ -128,9 +43,12 @@ impl Simulation {
     }
 
     pub fn recover(&mut self) {
+        if self.recovering.as_ref().is_some_and(|recovering| !recovering.is_finished()) {
+            return;
+        }
         if let (Some(db), Some(server)) = (self.db(), &self.server) {
             self.trace.say("RECOVER".into());
-            drop(server.runtime.spawn(async move { db.recover().await }));
+            self.recovering = Some(server.runtime.spawn(async move { drop(db.recover().await) }));
         }
     }
 
@@ -139,7 +57,9 @@ impl Simulation {
         let Some(db) = self.db() else { return };
         let visible = db.visible();
         let now = (visible.epoch, visible.dml_position);
-        if now.0 != self.visible.0 {
+        self.look_for_restore();
+        // Zero: a RESTORE has just taken it away.
+        if now.0 != self.visible.0 && now.0 > Epoch::ZERO {
             assert!(now.0 > self.newest, "epoch {} is visible after {}", now.0, self.newest);
             // What was acknowledged by the process before as well.
             let at_least = self.visible.1;
@@ -151,12 +71,13 @@ impl Simulation {
 
     /// Any visible epoch is one of everything.
     pub fn peek(&mut self) {
-        if self.visible.0 > Epoch::ZERO {
-            self.check_rows();
+        if self.db().is_some_and(|db| db.visible().epoch > Epoch::ZERO) {
+            self.check_rows(false);
         }
     }
 
-    fn check_rows(&mut self) {
+    /// What is visible is one epoch of everything; if so, one in which `all` was read.
+    fn check_rows(&mut self, all: bool) {
         let Some(db) = self.db() else { return };
         self.clients.hear();
         let (oracle, catalog) = (Oracle::get(), db.catalog());
@@ -172,6 +93,7 @@ impl Simulation {
             let found = oracle::stored(table, &catalog, &visible);
             assert_eq!(found, expected, "{name} at position {}, {:?}", visible.dml_position, visible.epoch);
         }
+        self.check_sources(&visible, all);
         for object in catalog.objects() {
             let name = object.name.name.clone();
             if object.kind() != ObjectKind::MaterializedView || object.state != ObjectState::Created {
@@ -179,8 +101,17 @@ impl Simulation {
             }
             let Some(Some(query)) = self.clients.objects.get(&name) else { continue };
             let found = oracle::stored(object, &catalog, &visible);
-            let expected = oracle.rows(query, &catalog, &visible).unwrap_or_else(|e| panic!("{e}"));
+            let as_batch = match sources::closes(query) && all {
+                true => self.closed(query),
+                false => sources::batch(query),
+            };
+            let expected = oracle.rows(&as_batch, &catalog, &visible).unwrap_or_else(|e| panic!("{e}"));
             self.trace.count(found.len() as u64);
+            if sources::closes(query) && !all {
+                let early = found.iter().find(|row| !expected.contains(row));
+                assert!(early.is_none(), "{early:?} of view {name} is not final, at {:?}", visible.epoch);
+                continue;
+            }
             assert_eq!(found, expected, "view {name} AS {query}, at {:?}", visible.epoch);
         }
     }
@@ -204,14 +135,40 @@ impl Simulation {
         if let Some(db) = self.db() {
             self.trace.say(format!("deliveries: {:?}", db.delivery_status()));
             self.trace.say(format!("jobs: {:?}", db.job_facts()));
+            self.trace.say(format!("sources: {:?}", self.wrong_with_sources(&db.visible(), true)));
         }
         self.trace.say(format!("threads: {:?}", work::testing::works()));
         panic!("stuck: {what}");
     }
 
+    /// Whether the dataflow runs. If it was stopped, it is to go on.
+    fn answers(&mut self) -> bool {
+        self.hear_ddl();
+        let Some(db) = self.db() else { return false };
+        if db.catalog().stopped.is_some() && self.clients.ddl.is_none() {
+            self.recover();
+        }
+        db.is_ready()
+    }
+
+    pub fn until_dropped(&mut self, name: &str) {
+        for _ in 0..10 {
+            self.until("a server answers", Self::answers);
+            self.drop_object(name);
+            self.until("it is dropped", |s| {
+                s.hear_ddl();
+                s.clients.ddl.is_none()
+            });
+            if !self.clients.objects.contains_key(name) {
+                return;
+            }
+        }
+        panic!("{name} can't be dropped");
+    }
+
     pub fn until_created(&mut self, name: &str, sql: &str, query: Option<String>) {
         for _ in 0..10 {
-            self.until("a server answers", |s| s.db().is_some_and(|db| db.is_ready()));
+            self.until("a server answers", Self::answers);
             self.create(name, sql, query.clone());
             self.until(sql, |s| {
                 s.hear_ddl();
@@ -228,7 +185,7 @@ impl Simulation {
     /// and durable, and sinks have delivered it.
     pub fn settle(&mut self) {
         for attempt in 0.. {
-            self.until("a server answers", |s| s.db().is_some_and(|db| db.is_ready()));
+            self.until("a server answers", Self::answers);
             self.until("a statement ends", |s| {
                 s.hear_ddl();
                 s.clients.ddl.is_none()
@@ -252,9 +209,15 @@ impl Simulation {
     fn try_settle(&mut self) -> bool {
         let Some(db) = self.db() else { return false };
         let position = db.dml().position();
-        if position != self.clients.logged.len() as u64 {
+        if position != self.clients.position() {
             return false;
         }
+        let mut rounds = 0;
+        self.until("sources are read", |s| {
+            rounds += 1;
+            let visible = s.db().map(|db| db.visible());
+            rounds % 8 == 1 && visible.is_none_or(|visible| s.wrong_with_sources(&visible, true).is_none())
+        });
         let Some(server) = &self.server else { return false };
         let of_task = Arc::clone(&db);
         let mut done = Some(server.runtime.spawn(async move {
@@ -277,16 +240,34 @@ impl Simulation {
         let promised = self.disk.newest().map_or_else(Vec::new, |manifest| manifest.handles);
         self.trace.say(format!("{epoch} is durable; {} parts are promised", promised.len()));
         drop(db);
-        self.until("sinks have delivered", |_| {
-            promised.iter().all(|h| target::held(h.sink).marker.is_some_and(|marker| marker.epoch >= h.epoch))
+        self.until("sinks have delivered", |s| {
+            let due = promised.iter().filter(|h| !s.clients.ahead.contains_key(&h.sink));
+            due.into_iter().all(|handle| target::held(handle.sink).has(handle))
         });
         true
     }
 
+    /// Whether every job has as many actors as it should.
+    fn jobs_fit(&self) -> bool {
+        let (Some(db), Some(server)) = (self.db(), &self.server) else { return false };
+        let catalog = db.catalog();
+        let number = |name: &str| self.clients.numbers.get(name).copied().flatten().map(usize::from);
+        let of_database = number("").unwrap_or(server.parallelism);
+        let fits = |fact: &JobFact| {
+            let own = catalog.by_id(fact.id).and_then(|object| number(&object.name.name));
+            fact.parallelism == own.unwrap_or(of_database)
+        };
+        db.job_facts().iter().all(fits)
+    }
+
     /// What must hold when everything has settled.
     pub fn check(&mut self) {
-        assert_eq!(self.visible.1, self.clients.logged.len() as u64, "what is acknowledged is visible");
-        self.check_rows();
+        if let Some(db) = self.db() {
+            self.adopt(&db.catalog());
+        }
+        self.until("jobs have their actors", |s| s.jobs_fit());
+        assert_eq!(self.visible.1, self.clients.position(), "what is acknowledged is visible");
+        self.check_rows(true);
         self.disk.check();
         let wrong = target::wrong();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -294,7 +275,13 @@ impl Simulation {
         let (catalog, visible) = (db.catalog(), db.visible());
         for object in catalog.objects().filter(|o| o.kind() == ObjectKind::Sink) {
             let Some(Some(query)) = self.clients.objects.get(&object.name.name) else { continue };
-            let expected = Oracle::get().rows(query, &catalog, &visible).unwrap_or_else(|e| panic!("{e}"));
+            if let Some(held) = self.clients.ahead.get(&object.id) {
+                assert_eq!(*held, target::held(object.id), "the target of {}, which is ahead", object.name);
+                continue;
+            }
+            let expected = Oracle::get()
+                .rows(&sources::batch(query), &catalog, &visible)
+                .unwrap_or_else(|e| panic!("{e}"));
             let mut found: Vec<String> = target::held(object.id)
                 .rows
                 .into_values()
@@ -303,6 +290,10 @@ impl Simulation {
             found.sort_unstable();
             assert_eq!(found, expected, "the target of {} AS {query}", object.name);
         }
+        self.until("nothing is left of dropped sinks", |s| {
+            let there = |id| s.db().is_none_or(|db| db.catalog().by_id(id).is_some());
+            target::prepared().iter().all(|name| there(name.sink))
+        });
         let works: Vec<String> = work::testing::works().into_iter().map(|(_, name)| name).collect();
         let coordinators = works.iter().filter(|name| *name == "weir-coordinator").count();
         assert_eq!(coordinators, 1, "dataflows that run: {works:?}");
@@ -310,7 +301,7 @@ impl Simulation {
         self.trace.say(format!(
             "all is well at {:?}, {} transactions",
             visible.epoch,
-            self.clients.logged.len()
+            self.clients.position()
         ));
     }
 }

@@ -12,14 +12,14 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[derive(Default)]
 struct Disk {
     /// By inode: the length that is durable.
     files: HashMap<u64, u64>,
-    /// The names that are durable, and their inodes.
-    dirs: HashMap<PathBuf, BTreeMap<OsString, u64>>,
+    /// By inode of the directory, which may get another name: its names that are durable, and their inodes.
+    dirs: HashMap<u64, BTreeMap<OsString, u64>>,
 }
 
 thread_local!(static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) });
@@ -50,7 +50,7 @@ pub(super) fn sync_file(file: &File) -> io::Result<bool> {
 pub(super) fn sync_dir(dir: &Path) -> io::Result<bool> {
     noting(|disk| {
         let names = names(dir)?;
-        disk.dirs.insert(dir.to_owned(), names);
+        disk.dirs.insert(fs::metadata(dir)?.ino(), names);
         Ok(())
     })
 }
@@ -91,12 +91,12 @@ impl Disk {
                 self.files.insert(metadata.ino(), metadata.len());
             }
         }
-        self.dirs.insert(dir.to_owned(), names);
+        self.dirs.insert(fs::metadata(dir)?.ino(), names);
         Ok(())
     }
 
     fn forget(&mut self, dir: &Path, random: &mut StdRng, did: &mut Vec<String>) -> io::Result<()> {
-        let durable = self.dirs.get(dir).cloned().unwrap_or_default();
+        let durable = self.dirs.get(&fs::metadata(dir)?.ino()).cloned().unwrap_or_default();
         let there = names(dir)?;
         for (name, inode) in &there {
             let path = dir.join(name);
@@ -120,8 +120,8 @@ impl Disk {
             }
         }
         for name in names(dir)?.into_keys() {
-            if name.as_os_str() == "history.jsonl" {
-                // Nothing depends on it, and it tells times of the real clock.
+            if ["history.jsonl", "LOCK"].iter().any(|other| name.as_os_str() == *other) {
+                // Nothing depends on them, and they tell times of the real clock, and of the real process.
                 continue;
             }
             let path = dir.join(name);
