@@ -39,7 +39,8 @@ pub(super) struct PreparedCommitter {
     target: Box<dyn PreparedTarget>,
 
     queue: BTreeMap<Epoch, Promise>,
-    /// What is prepared of the queue's first epoch.
+    /// What is prepared, by actor: of one epoch, mostly the queue's first. An epoch without rows may come
+    /// before it, once it is durable.
     prepared: BTreeMap<u32, TransactionName>,
     /// Whether what was in the target at the start is sorted out.
     settled: bool,
@@ -164,7 +165,7 @@ impl PreparedCommitter {
                     info!(transaction = %name, "a transaction that no checkpoint promises is rolled back");
                     self.finish(&name, false).await?;
                 }
-                Fate::Keep if self.queue.first_key_value().is_some_and(|(epoch, _)| *epoch == name.epoch) => {
+                Fate::Keep if self.first_with_rows() == Some(name.epoch) => {
                     self.note(&name, TransactionState::Prepared);
                     self.prepared.insert(name.actor, name);
                 }
@@ -200,10 +201,21 @@ impl PreparedCommitter {
         promise.handles.iter().any(|h| h.actor == name.actor).then_some(promise.durable)
     }
 
+    /// The first epoch of the queue that has rows for the target.
+    fn first_with_rows(&self) -> Option<Epoch> {
+        self.queue.iter().find(|(_, promise)| !promise.handles.is_empty()).map(|(epoch, _)| *epoch)
+    }
+
     /// Does what is next; false: there is nothing to do.
     async fn step(&mut self) -> Result<bool, SinkError> {
         let Some((epoch, promise)) = self.queue.first_key_value() else { return Ok(false) };
         let (epoch, durable) = (*epoch, promise.durable);
+        if durable && promise.handles.is_empty() && self.prepared.values().any(|name| name.epoch != epoch) {
+            // What is prepared is of a later one, and waits for its own checkpoint.
+            self.queue.remove(&epoch);
+            self.report(epoch);
+            return Ok(true);
+        }
         let open = promise.handles.iter().find(|h| !self.prepared.contains_key(&h.actor)).cloned();
         if let Some(handle) = open {
             self.prepare(&handle).await?;

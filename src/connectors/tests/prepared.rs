@@ -239,6 +239,26 @@ async fn an_epoch_is_prepared_before_it_is_durable_and_committed_after() {
     assert_eq!((bench.states(TransactionState::Prepared), bench.states(TransactionState::Committed)), (4, 4));
 }
 
+/// With several checkpoints under way an epoch may be sealed before an earlier one, without rows, is durable.
+#[tokio::test]
+async fn an_earlier_epoch_without_rows_commits_nothing_of_a_later_one() {
+    let mut bench = Bench::new(1);
+    let committer = bench.start(0, 0, Vec::new());
+    let later = bench.epoch(6);
+    committer.sealed(Epoch(6), later.clone());
+    bench.until("prepared", |b| b.held.lock().prepared.len() == 1).await;
+    committer.durable(Epoch(5), Vec::new());
+    bench.until("passed", |b| b.last_committed() == Some(Epoch(5))).await;
+    let held = |b: &Bench| {
+        let held = b.held.lock();
+        (held.numbers.clone(), held.prepared.len())
+    };
+    assert_eq!(held(&bench), (vec![], 1));
+    committer.durable(Epoch(6), later);
+    bench.until("committed", |b| b.last_committed() == Some(Epoch(6))).await;
+    assert_eq!(held(&bench), (vec![60], 0));
+}
+
 #[tokio::test]
 async fn each_number_is_there_once_whatever_fails() {
     let mut bench = Bench::new(3);
