@@ -162,6 +162,10 @@ impl Session {
             Statement::Restore { database, url, options } => {
                 self.restore_database(database, url, *options).await
             }
+            Statement::AlterDatabase { database, .. } => {
+                self.refuse_other_database(database)?;
+                self.ddl(parsed).await
+            }
             Statement::ResumeSink { .. } => self.resume_sink(parsed),
             Statement::FinishPrepared { transaction, commit } => {
                 self.finish_prepared(transaction, *commit).await

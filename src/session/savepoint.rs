@@ -24,16 +24,22 @@ impl Session {
     ) -> Result<Outcome, SessionError> {
         self.refuse_in_block("RESTORE DATABASE")?;
         self.end_implicit().await?;
-        let own = self.manager.database_name();
-        if database != own {
-            let message = format!("database \"{database}\" does not exist");
-            return Err(SessionError::new(SqlState::INVALID_CATALOG_NAME, message)
-                .hint(format!("This server has the database \"{own}\".")));
-        }
+        self.refuse_other_database(database)?;
         let db = self.db().clone();
         let notices = self.limits.run(db.restore(url, options)).await?;
         self.tell(notices);
         Ok(Outcome::Done("RESTORE".to_owned()))
+    }
+
+    /// Refuses the name of a database that there is not.
+    pub(super) fn refuse_other_database(&self, database: &str) -> Result<(), SessionError> {
+        let own = self.manager.database_name();
+        if database == own {
+            return Ok(());
+        }
+        let message = format!("database \"{database}\" does not exist");
+        Err(SessionError::new(SqlState::INVALID_CATALOG_NAME, message)
+            .hint(format!("This server has the database \"{own}\".")))
     }
 
     fn tell(&mut self, notices: Vec<String>) {

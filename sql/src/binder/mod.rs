@@ -129,7 +129,7 @@ fn bind_statement(statement: &Statement, text: &str, context: &BindContext) -> R
             ddl::set_parallelism(*kind, name, *parallelism, context)
         }
         Statement::RebuildSink(name) => rebuild::rebuild_sink(name, context),
-        Statement::AlterDatabase { setting, value } => Ok(ddl::alter_database(setting, value.as_deref())),
+        Statement::AlterDatabase { setting, value, .. } => Ok(ddl::alter_database(setting, value.as_deref())),
         Statement::Comment { kind, name, text } => ddl::comment(*kind, name, text.clone(), context),
         Statement::Explain { statement, analyze } => explain::explain(statement, *analyze, text, context),
         other => named(other, context).map(Bound::Session),

@@ -104,6 +104,9 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Windows of HOP that a row may be in: each is a row of its own.
+const WINDOWS_MAX: i64 = 10_000;
+
 fn plan_window(
     function: WindowFunction,
     arguments: Vec<FunctionArg>,
@@ -156,6 +159,11 @@ fn window_kind(function: WindowFunction, sizes: &[i64]) -> Result<WindowKind> {
     if size_us <= 0 || slide_us <= 0 {
         let message = "the size and the slide of a window must be greater than zero";
         return Err(failure(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    if size_us / slide_us > WINDOWS_MAX {
+        let message =
+            format!("a row would be in more than {WINDOWS_MAX} windows of HOP: make its slide longer");
+        return Err(failure(SqlState::PROGRAM_LIMIT_EXCEEDED, &message));
     }
     Ok(kind)
 }

@@ -57,8 +57,8 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Parse<Statement> {
 /// What follows ALTER.
 pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Parse<Statement> {
     if cursor.word("DATABASE") {
-        cursor.identifier()?;
-        return alter_database(cursor);
+        let database = cursor.identifier()?;
+        return alter_database(database, cursor);
     }
     if cursor.peek_word("SYSTEM") {
         return Err(SqlError::not_supported("ALTER SYSTEM").hint("Use ALTER DATABASE … SET.").into());
@@ -135,11 +135,11 @@ const ALTER_ACTIONS: [&str; 12] = [
 ];
 
 /// What follows ALTER DATABASE name.
-fn alter_database(cursor: &mut Cursor<'_>) -> Parse<Statement> {
+fn alter_database(database: String, cursor: &mut Cursor<'_>) -> Parse<Statement> {
     if cursor.word("RESET") {
         let setting = super::command::setting_name(cursor)?;
         cursor.expect_end()?;
-        return Ok(Statement::AlterDatabase { setting, value: None });
+        return Ok(Statement::AlterDatabase { database, setting, value: None });
     }
     if !cursor.word("SET") {
         return match cursor.upper() {
@@ -150,7 +150,7 @@ fn alter_database(cursor: &mut Cursor<'_>) -> Parse<Statement> {
         };
     }
     let (setting, value) = super::command::assignment(cursor)?;
-    Ok(Statement::AlterDatabase { setting, value })
+    Ok(Statement::AlterDatabase { database, setting, value })
 }
 
 /// What follows COMMENT.

@@ -60,7 +60,7 @@ pub enum Statement {
     /// ALTER SINK name REBUILD: its target is emptied, and gets everything anew.
     RebuildSink(ObjectName),
     /// ALTER DATABASE name SET setting = value (None: RESET).
-    AlterDatabase { setting: String, value: Option<String> },
+    AlterDatabase { database: String, setting: String, value: Option<String> },
     /// COMMENT ON kind name IS text.
     Comment { kind: ObjectKind, name: ObjectName, text: Option<String> },
     /// TRUNCATE name: DELETE of all rows.

@@ -189,12 +189,13 @@ fn indexes_drops_and_alters() {
     };
     assert_eq!((kind, names.len(), if_exists, cascade), (ObjectKind::MaterializedView, 2, true, true));
     assert!(matches!(one("alter source a rename to b"), Statement::Rename { kind: ObjectKind::Source, .. }));
-    let Statement::AlterDatabase { setting, value } =
+    let Statement::AlterDatabase { database, setting, value } =
         one("alter database dev set checkpoint.interval = '1s'")
     else {
         panic!()
     };
     assert_eq!((setting.as_str(), value.as_deref()), ("checkpoint.interval", Some("1s")));
+    assert_eq!(database, "dev");
     assert!(matches!(one("alter database dev reset x"), Statement::AlterDatabase { value: None, .. }));
     let parallelism = |text: &str| match one(text) {
         Statement::SetParallelism { kind: ObjectKind::MaterializedView, parallelism, .. } => parallelism,
