@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_catalog::sink::Sink;
 use weir_catalog::system::facts::{DeliveryState, TransactionFact};
 use weir_catalog::{Object, ObjectBody, ObjectId};
 
@@ -146,23 +147,35 @@ impl Committers {
         }
     }
 
-    /// Starts the committer of `object`, if it is a sink. `restored` is the epoch of the checkpoint
-    /// that it goes on from, zero for a new sink.
-    pub fn start(&self, object: &Object, restored: Epoch) -> Result<(), JobError> {
+    /// Keeps how the target of `object` is reached, if it is a sink that prepares there: who drops the sink
+    /// knows where to roll back. Done before the sink is, for without it nothing may be prepared.
+    pub fn keep_target(&self, object: &Object) -> Result<(), JobError> {
         let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
+        if let Target::Prepared(_) = self.open_target(object, sink)? {
+            self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+            let kept = leftovers::keep(&self.logs.dir(object.id), &object.name.name, sink);
+            kept.map_err(|e| JobError::io("write the sink's target", &e))?;
+        }
+        Ok(())
+    }
+
+    fn open_target(&self, object: &Object, sink: &Sink) -> Result<Target, JobError> {
         let context = SinkContext {
             database: &self.database,
             id: object.id,
             name: &object.name.name,
             generation: self.generation,
         };
-        let target = registry::open_sink_target(sink, &context).map_err(JobError::from_client)?;
+        registry::open_sink_target(sink, &context).map_err(JobError::from_client)
+    }
+
+    /// Starts the committer of `object`, if it is a sink. `restored` is the epoch of the checkpoint
+    /// that it goes on from, zero for a new sink.
+    pub fn start(&self, object: &Object, restored: Epoch) -> Result<(), JobError> {
+        let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
+        self.keep_target(object)?;
+        let target = self.open_target(object, sink)?;
         let log = self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
-        if let Target::Prepared(_) = target {
-            // Before anything is prepared: who drops the sink knows where to roll it back.
-            let kept = leftovers::keep(&self.logs.dir(object.id), &object.name.name, sink);
-            kept.map_err(|e| JobError::io("write the sink's target", &e))?;
-        }
         let commit_every = registry::commit_every(sink).map_err(JobError::from_client)?;
         let config = CommitterConfig {
             sink: object.id,

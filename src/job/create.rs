@@ -36,10 +36,9 @@ pub(super) async fn create(
         filled = fill(lasting, &incarnation, &object, plan) => filled,
         () = cancel.cancelled() => Err(cancelled()),
     };
-    let created = match filled {
-        Ok(()) => lasting.log_changes(&[CatalogChange::Created(object.id)]),
-        Err(error) => Err(error),
-    };
+    let created = filled
+        .and_then(|()| incarnation.keep_target(&object))
+        .and_then(|()| lasting.log_changes(&[CatalogChange::Created(object.id)]));
     if let Err(error) = created {
         lasting.log_changes(&[CatalogChange::Drop(object.id)])?;
         end_jobs(lasting, &[object]).await?;
@@ -63,8 +62,12 @@ pub(super) async fn create_in_background(
     let lasting = Arc::clone(lasting);
     Ok(tokio::spawn(async move {
         let Some(incarnation) = incarnation else { return Ok(()) };
-        match fill(&lasting, &incarnation, &object, plan).await {
+        let filled = match fill(&lasting, &incarnation, &object, plan).await {
             Ok(()) => finish(&lasting, &incarnation, object.id).await,
+            failed => failed,
+        };
+        match filled {
+            Ok(()) => Ok(()),
             Err(error) => {
                 // A dataflow that has restarted meanwhile fills it anew; a DROP was first.
                 let same = lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation));
@@ -96,6 +99,7 @@ pub(super) async fn finish(
         .ask(Message::Checkpoint)
         .await
         .map_err(|e| JobError::interrupted(&e))?;
+    incarnation.keep_target(object)?;
     lasting.log_changes(&[CatalogChange::Created(id)])?;
     tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
     tracing::info!(name = %object.name, "CREATE in the background is done");

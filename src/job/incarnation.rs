@@ -418,6 +418,11 @@ impl Incarnation {
         }
     }
 
+    /// Keeps what a sink that is about to be created needs kept.
+    pub fn keep_target(&self, object: &Object) -> Result<(), JobError> {
+        self.committers.keep_target(object)
+    }
+
     /// Starts the committer of a sink that was just created.
     pub fn start_sink(&self, object: &Object) -> Result<(), JobError> {
         self.committers.start(object, Epoch::ZERO)

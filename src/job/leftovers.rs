@@ -42,8 +42,12 @@ struct KeptSink {
 
 /// Keeps how the target of a sink is reached, in the directory of its log.
 pub(super) fn keep(dir: &Path, name: &str, sink: &Sink) -> io::Result<()> {
-    let kept = KeptSink { name: name.to_owned(), sink: sink.clone() };
-    write_atomically(&dir.join(FILE_NAME), &serde_json::to_vec(&kept)?, "sink_target")
+    let kept = serde_json::to_vec(&KeptSink { name: name.to_owned(), sink: sink.clone() })?;
+    let path = dir.join(FILE_NAME);
+    match std::fs::read(&path) {
+        Ok(there) if there == kept => Ok(()),
+        _ => write_atomically(&path, &kept, "sink_target"),
+    }
 }
 
 fn kept(dir: &Path) -> io::Result<Option<KeptSink>> {

@@ -603,10 +603,6 @@ fn a_fault_at_any_point_is_survived() {
             if !crash && server::KILLS_ONLY.contains(&point.as_str()) {
                 continue;
             }
-            // Known: CREATE SINK fails then, and the sink is there.
-            if !crash && point.starts_with("sink_target.") {
-                continue;
-            }
             let (trace, wrong) =
                 simulate(1, |simulation| simulation.quiet_hour(Some((point.clone(), crash))));
             let lines = trace.lines.join("\n  ");
