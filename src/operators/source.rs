@@ -9,8 +9,8 @@
 //!   split a   mark ─┐
 //!   split b   mark ─┴─ least ──> this actor's promise ──(exchanges take the least of all)──> watermark
 //! ```
-//! An actor whose splits have all ended promises the end, or, where splits may still turn up, what
-//! the others promise. Marks and promises are state: after a restore the same rows are late.
+//! An actor whose splits have all ended promises the end, or, where more may turn up, what the others
+//! promise. Marks and promises are state: after a restore the same rows are late.
 
 use crate::checkpoint::participant::{Offset, OffsetKey, Sealed};
 use crate::connectors::dead_letter;
@@ -484,12 +484,8 @@ impl Operator for SourceReader {
             let key = |split: &str| OffsetKey { reader: self.spec.id, scan: 0, split: split.to_owned() };
             sealed.offsets.extend(self.splits.iter().map(|s| (key(&s.split.name), s.reader.offset())));
             // Splits that were not listed again (a file that is gone) keep their offsets.
-            sealed.offsets.extend(
-                self.restored
-                    .iter()
-                    .filter(|_| self.spec.actor.0 == 0)
-                    .map(|(split, offset)| (key(split), offset.clone())),
-            );
+            let gone = self.restored.iter().filter(|_| self.spec.actor.0 == 0);
+            sealed.offsets.extend(gone.map(|(split, offset)| (key(split), offset.clone())));
             self.seal_marks(sealed)?;
         }
         Ok(())
