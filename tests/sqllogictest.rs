@@ -185,6 +185,7 @@ fn main() -> ExitCode {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
+                .thread_stack_size(weir::config::STACK_BYTES)
                 .enable_all()
                 .build()
                 .expect("a runtime");

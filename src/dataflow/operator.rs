@@ -16,7 +16,7 @@
 //! 2. emit, between two barriers, the change of its result over that epoch, in any cut and order
 //!    (equal rows with opposite diffs may both be emitted);
 //! 3. at `seal`, hand over every state write since the last seal of that kind: relations' rows at
-//!    each barrier, internal state at checkpoints only;
+//!    each barrier, internal state at checkpoints (and what of it is ready, before);
 //! 4. give the same result from restored state as from the state it sealed; one that can read through
 //!    ([`Operator::keyed`]) takes up nothing at `restore` and is incomplete from then on;
 //! 5. fail only of what a restart may mend; bad data is not an error (see [`super::super::operators::expr`]).

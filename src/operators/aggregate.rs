@@ -5,7 +5,8 @@
 //!   on_change   rows → groups (hash table) → accumulators (columns by group)
 //!               a group's first row in an epoch keeps the results it had before: `existing`
 //!   on_barrier  for every group that changed: -(results before) +(results now), if they differ
-//!   seal        at checkpoints, for every group that changed since the last: its state
+//!   seal        at checkpoints, for every group that changed since the last: its state;
+//!               at other barriers, where it is much, that of groups that have come to rest
 //! ```
 //! A group without rows is no more; its number is given again once a checkpoint has removed it from
 //! the state table. Where the first group column carries a watermark, groups below it are forgotten
@@ -14,6 +15,7 @@
 
 use super::accumulator::kept;
 use super::aggregate_calls::Calls;
+use super::aggregate_early::Early;
 use super::aggregate_same::same_rows;
 use super::aggregate_state::AggregateTables;
 use super::expiry::Expiry;
@@ -37,10 +39,12 @@ const CHUNK_GROUPS: usize = 4096;
 
 /// The group changed in this epoch.
 pub(super) const CHANGED: u8 = 1;
-/// The group changed since the last checkpoint.
+/// The group changed since it was handed over.
 pub(super) const UNSEALED: u8 = 2;
 /// The group was looked up since the last eviction.
 pub(super) const USED: u8 = 4;
+/// The group changed since it was last looked for groups at rest.
+pub(super) const RECENT: u8 = 8;
 
 /// Groups that had results before this epoch, and these.
 struct Before {
@@ -69,7 +73,7 @@ pub struct Aggregate {
     pub(super) calls: Calls,
     /// By group: its rows.
     pub(super) rows: Vec<i64>,
-    /// By group: [`CHANGED`], [`UNSEALED`] and [`USED`].
+    /// By group: [`CHANGED`], [`UNSEALED`], [`USED`] and [`RECENT`].
     pub(super) flags: Vec<u8>,
     /// By group: the interval of its last change.
     pub(super) changed_in: Vec<u32>,
@@ -79,6 +83,7 @@ pub struct Aggregate {
     /// The last interval that ended with the removal of a group, while complete.
     pub(super) removed_in: u32,
     pub(super) unsealed: Vec<u32>,
+    pub(super) early: Early,
     existing: Vec<Before>,
     fresh: Vec<u32>,
     emission: Option<Emission>,
@@ -139,6 +144,7 @@ impl Aggregate {
             complete: true,
             removed_in: 0,
             unsealed: Vec::new(),
+            early: Early::default(),
             existing: Vec::new(),
             fresh: Vec::new(),
             emission: None,
@@ -185,11 +191,12 @@ impl Aggregate {
                 // A row that is there and never goes: once more changes nothing.
                 continue;
             }
+            let changed_in = std::mem::replace(&mut self.changed_in[*group as usize], interval);
             if *flags & UNSEALED == 0 {
                 self.unsealed.push(*group);
+                self.early.changed_again(changed_in == interval);
             }
-            *flags |= CHANGED | UNSEALED;
-            self.changed_in[*group as usize] = interval;
+            *flags |= CHANGED | UNSEALED | RECENT;
             if exists {
                 existing.push(*group);
             } else {
@@ -291,25 +298,6 @@ impl Aggregate {
         }
         out.push(ChangeBatch::new(batch_of(&self.schema, columns, moved.len())?, diffs));
         Ok(())
-    }
-
-    /// Frees the groups of `groups` that have no rows, if the removal of their state need not be
-    /// waited for.
-    pub(super) fn forget_empty(&mut self, groups: &[u32]) {
-        for group in groups {
-            self.flags[*group as usize] &= !UNSEALED;
-            if self.rows[*group as usize] != 0 || self.is_global() {
-                continue;
-            }
-            if self.complete {
-                self.removed_in = self.intervals.current();
-                self.groups.remove(*group);
-                self.calls.clear(*group);
-                if let Some(time) = self.times.get_mut(*group as usize) {
-                    *time = i64::MAX;
-                }
-            }
-        }
     }
 
     /// Keeps only these groups in memory, which become 0, 1, … in this order.
@@ -432,6 +420,8 @@ impl Operator for Aggregate {
             self.seal_all(barrier.epoch, sealed)?;
             self.expire(sealed)?;
             self.intervals.seal(barrier.epoch);
+        } else {
+            self.seal_early(barrier.epoch, sealed)?;
         }
         Ok(())
     }
@@ -491,6 +481,10 @@ mod random_tests;
 #[cfg(test)]
 #[path = "tests/aggregate_cold.rs"]
 mod cold_tests;
+
+#[cfg(test)]
+#[path = "tests/aggregate_early.rs"]
+mod early_tests;
 
 #[cfg(test)]
 #[path = "tests/aggregate_speed.rs"]

@@ -1,4 +1,5 @@
-//! What an aggregate remembers: sealed at checkpoints, taken up as it is wanted (`aggregate_cold`).
+//! What an aggregate remembers: sealed at checkpoints, in part before them (`aggregate_early`), taken up
+//! as it is wanted (`aggregate_cold`).
 //!
 //! ```text
 //!   groups     vnode │ group columns          → rows, then the accumulators' columns
@@ -9,10 +10,10 @@
 //! ```
 //! The vnode is that of the group. The tables come in this order: groups, multisets, distinct.
 
-use super::aggregate::Aggregate;
+use super::aggregate::{Aggregate, RECENT, UNSEALED};
 use super::aggregate_calls::Calls;
 use super::aggregate_expiry::{Written, retained};
-use super::distinct::ChangedEntries;
+use super::distinct::{ChangedEntries, Distinct};
 use super::group_keys::CopiedKeys;
 use super::groups::{Groups, Lookup, NO_GROUP};
 use crate::checkpoint::participant::Sealed;
@@ -263,34 +264,72 @@ impl Aggregate {
                 })
             });
         }
-        for (distinct, tables) in self.calls.distincts().iter_mut().zip(&tables.distincts) {
+        self.seal_distincts(epoch, sealed, |_| true)?;
+        let changed = std::mem::take(&mut self.unsealed);
+        self.seal_groups(&changed, sealed)?;
+        self.forget_empty(&changed);
+        self.early.at_checkpoint();
+        Ok(())
+    }
+
+    /// Hands over what changed of the distinct values that `which` says.
+    pub(super) fn seal_distincts(
+        &mut self,
+        epoch: Epoch,
+        sealed: &mut Sealed,
+        which: impl Fn(&Distinct) -> bool,
+    ) -> Result<(), OperatorError> {
+        let written = Written::new(self.expiry.as_ref(), &self.times);
+        for (distinct, tables) in self.calls.distincts().iter_mut().zip(&self.tables.distincts) {
+            if !which(distinct) {
+                continue;
+            }
             let changed = distinct.take_changed(&written);
             if !changed.groups.is_empty() {
                 tables.write(&self.groups, changed, epoch, sealed)?;
             }
         }
-        self.seal_groups(sealed)
+        Ok(())
     }
 
-    fn seal_groups(&mut self, sealed: &mut Sealed) -> Result<(), OperatorError> {
-        let changed = std::mem::take(&mut self.unsealed);
+    /// Hands over the state of the groups `changed`, but for their values.
+    pub(super) fn seal_groups(&mut self, changed: &[u32], sealed: &mut Sealed) -> Result<(), OperatorError> {
+        changed.iter().for_each(|group| self.flags[*group as usize] &= !(UNSEALED | RECENT));
         let gone = |entry: usize| self.rows[changed[entry] as usize] == 0;
-        let mask = Written::new(self.expiry.as_ref(), &self.times).mask(&changed, gone);
+        let mask = Written::new(self.expiry.as_ref(), &self.times).mask(changed, gone);
         let written =
-            mask.map_or(Cow::Borrowed(&changed), |mask| Cow::Owned(retained(changed.clone(), &mask)));
-        if !written.is_empty() {
-            let keys = Keys::new(&self.groups, &written);
-            let mut columns = vec![super::accumulator::gather(&self.rows, &written)];
-            columns.extend(self.calls.state(&written)?);
-            let (table, codec, values) = &self.tables.groups;
-            let (codec, values) = (codec.clone(), values.clone());
-            sealed.runs.later(*table, move |runs| {
-                let rows = columns[0].as_primitive::<Int64Type>().values().clone();
-                write_values(runs, (&keys, &codec), |_| Ok(None), (&columns, &values), |row| rows[row] == 0)
-            });
+            mask.map_or(Cow::Borrowed(changed), |mask| Cow::Owned(retained(changed.to_vec(), &mask)));
+        if written.is_empty() {
+            return Ok(());
         }
-        self.forget_empty(&changed);
+        let keys = Keys::new(&self.groups, &written);
+        let mut columns = vec![super::accumulator::gather(&self.rows, &written)];
+        columns.extend(self.calls.state(&written)?);
+        let (table, codec, values) = &self.tables.groups;
+        let (codec, values) = (codec.clone(), values.clone());
+        sealed.runs.later(*table, move |runs| {
+            let rows = columns[0].as_primitive::<Int64Type>().values().clone();
+            write_values(runs, (&keys, &codec), |_| Ok(None), (&columns, &values), |row| rows[row] == 0)
+        });
         Ok(())
+    }
+
+    /// Frees the groups of `groups` that have no rows, if the removal of their state need not be
+    /// waited for.
+    pub(super) fn forget_empty(&mut self, groups: &[u32]) {
+        for group in groups {
+            if self.rows[*group as usize] != 0 || self.is_global() {
+                continue;
+            }
+            if self.complete {
+                self.removed_in = self.intervals.current();
+                self.groups.remove(*group);
+                self.calls.clear(*group);
+                if let Some(time) = self.times.get_mut(*group as usize) {
+                    *time = i64::MAX;
+                }
+            }
+        }
     }
 
     /// Takes up entries of one table: key (without vnode) and value.

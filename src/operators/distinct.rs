@@ -203,6 +203,11 @@ impl Distinct {
         Ok(take(column, &UInt32Array::from(transitions.rows.clone()), None)?)
     }
 
+    /// How many entries [`Distinct::take_changed`] would say.
+    pub fn changed(&self) -> usize {
+        self.changed.len()
+    }
+
     /// The entries that changed since this was asked last, as far as they are to be written; those
     /// without counts are forgotten.
     pub(super) fn take_changed(&mut self, written: &Written<'_>) -> ChangedEntries {

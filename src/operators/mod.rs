@@ -10,6 +10,7 @@ pub mod accumulator;
 pub mod aggregate;
 mod aggregate_calls;
 mod aggregate_cold;
+mod aggregate_early;
 mod aggregate_expiry;
 mod aggregate_failures;
 mod aggregate_same;

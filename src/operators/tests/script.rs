@@ -149,7 +149,7 @@ pub struct Driver<'a> {
     pub evict: bool,
     /// It evicts only at every so many barriers.
     pub evict_every: u64,
-    /// How many checkpoints the published state is behind, when it evicts.
+    /// How many barriers the published state is behind, when it evicts.
     pub lag: usize,
     /// Where the driver, before every change and barrier, takes up a piece of so many entries a table
     /// of what an incomplete operator lacks.
@@ -264,7 +264,7 @@ impl<'a> Driver<'a> {
         self.finish(out, progress);
     }
 
-    /// What is published: the last checkpoint, or one before it.
+    /// What is published: the last barrier, or one before it.
     fn published(&self) -> &(MemoryState, Epoch) {
         &self.published[self.published.len().saturating_sub(1 + self.lag)]
     }
@@ -297,20 +297,12 @@ impl<'a> Driver<'a> {
         self.finish(out, progress);
         let mut sealed = Sealed::default();
         self.operator.seal(&barrier, &mut sealed).unwrap();
-        if kind == BarrierKind::Tick {
-            assert!(
-                sealed.runs.tables().all(|table| !table.is_internal()),
-                "internal state sealed at a tick"
-            );
-        }
         self.state.apply(sealed);
         if kind == BarrierKind::Checkpoint {
             self.saved = (self.state.clone(), self.epoch);
         }
         if self.evict {
-            if kind == BarrierKind::Checkpoint {
-                self.published.push((self.state.clone(), self.epoch));
-            }
+            self.published.push((self.state.clone(), self.epoch));
             if self.epoch.0.is_multiple_of(self.evict_every) {
                 let (_, epoch) = self.published();
                 self.operator.evict(*epoch, usize::MAX);
