@@ -259,3 +259,28 @@ async fn settle(process: &Process, sinks: &[DrilledSink]) -> Result<(), DrillErr
     }
     Ok(())
 }
+
+#[cfg(test)]
+impl DrillConfig {
+    /// A short drill of the first own pipeline, in a directory whose name must be quoted.
+    fn example() -> Self {
+        Self {
+            binary: PathBuf::from("weir"),
+            kills: 5,
+            seed: 7,
+            sql: None,
+            writes: None,
+            pipeline: Pipeline::Bids,
+            format: FileFormat::Json,
+            events: Some(1000),
+            rate: 500,
+            postgres: None,
+            two_phase: true,
+            rescale: false,
+            settings: Vec::new(),
+            fail_points: Vec::new(),
+            parallelism: 2,
+            dir: PathBuf::from("/tmp/it's here"),
+        }
+    }
+}

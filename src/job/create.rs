@@ -36,18 +36,30 @@ pub(super) async fn create(
         filled = fill(lasting, &incarnation, &object, plan) => filled,
         () = cancel.cancelled() => Err(cancelled()),
     };
-    let created = filled
-        .and_then(|()| incarnation.keep_target(&object))
-        .and_then(|()| lasting.log_changes(&[CatalogChange::Created(object.id)]));
-    if let Err(error) = created {
+    if let Err(error) = filled.and_then(|()| log_created(lasting, &incarnation, &object)) {
         lasting.log_changes(&[CatalogChange::Drop(object.id)])?;
         end_jobs(lasting, &[object]).await?;
         return Err(error);
     }
+    go_on(lasting, &incarnation, &object)
+}
+
+/// Logs that an object has filled. What its sink needs to be dropped again is there before.
+fn log_created(lasting: &Lasting, incarnation: &Arc<Incarnation>, object: &Object) -> Result<(), JobError> {
+    incarnation.keep_target(object)?;
+    lasting.log_changes(&[CatalogChange::Created(object.id)])
+}
+
+/// What follows once an object is created.
+fn go_on(
+    lasting: &Arc<Lasting>,
+    incarnation: &Arc<Incarnation>,
+    object: &Arc<Object>,
+) -> Result<(), JobError> {
     // What waited until it has filled.
     tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
     lasting.search_targets();
-    incarnation.start_sink(&object)
+    incarnation.start_sink(object)
 }
 
 /// Logs an object as filling, and fills it in a task of its own.
@@ -99,12 +111,9 @@ pub(super) async fn finish(
         .ask(Message::Checkpoint)
         .await
         .map_err(|e| JobError::interrupted(&e))?;
-    incarnation.keep_target(object)?;
-    lasting.log_changes(&[CatalogChange::Created(id)])?;
-    tokio::spawn(super::rescale::settle(Arc::clone(lasting)));
+    log_created(lasting, incarnation, object)?;
     tracing::info!(name = %object.name, "CREATE in the background is done");
-    lasting.search_targets();
-    incarnation.start_sink(object)
+    go_on(lasting, incarnation, object)
 }
 
 /// Gives the object its id and logs it. Objects without a job have no incarnation to run in.

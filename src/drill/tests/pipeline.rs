@@ -2,32 +2,10 @@
 
 use super::*;
 use crate::drill::script::Place;
-use std::path::PathBuf;
-
-fn config() -> DrillConfig {
-    DrillConfig {
-        binary: PathBuf::from("weir"),
-        kills: 5,
-        seed: 7,
-        sql: None,
-        writes: None,
-        pipeline: Pipeline::Bids,
-        format: FileFormat::Json,
-        events: Some(1000),
-        rate: 500,
-        postgres: None,
-        two_phase: true,
-        rescale: false,
-        settings: Vec::new(),
-        fail_points: Vec::new(),
-        parallelism: 2,
-        dir: PathBuf::from("/tmp/it's here"),
-    }
-}
 
 #[test]
 fn the_own_pipeline_has_its_sinks_in_files_or_in_a_schema_of_its_own() {
-    let script = own(&config(), &[]).unwrap();
+    let script = own(&DrillConfig::example(), &[]).unwrap();
     assert_eq!((script.drilled.len(), script.reference.len(), script.sinks.len()), (5, 5, 2));
     assert!(script.drilled[0].contains("rate = 500") && !script.reference[0].contains("rate"));
     assert_eq!(
@@ -41,8 +19,11 @@ fn the_own_pipeline_has_its_sinks_in_files_or_in_a_schema_of_its_own() {
         script.sinks.iter().map(|s| (s.is_append_only(), s.place.is_files(), s.two_phase)).collect();
     assert_eq!(kinds, [(true, true, false), (false, true, false)]);
 
-    let script =
-        own(&DrillConfig { postgres: Some("postgresql://u@h:7/d".to_owned()), ..config() }, &[]).unwrap();
+    let script = own(
+        &DrillConfig { postgres: Some("postgresql://u@h:7/d".to_owned()), ..DrillConfig::example() },
+        &[],
+    )
+    .unwrap();
     // Sinks into tables are not on the reference server.
     assert_eq!((script.drilled.len(), script.reference.len()), (5, 3));
     assert!(script.sinks.iter().all(|s| s.two_phase && !s.place.is_files()));
@@ -50,7 +31,7 @@ fn the_own_pipeline_has_its_sinks_in_files_or_in_a_schema_of_its_own() {
     assert!(table.name.starts_with("\"weir_drill_7_") && table.name.ends_with("\".\"bids\""), "{table:?}");
     let schema = script.schema.unwrap();
     assert!(schema.tables.contains("total numeric, PRIMARY KEY (auction))"), "{}", schema.tables);
-    let mysql = DrillConfig { postgres: Some("mysql://x".to_owned()), ..config() };
+    let mysql = DrillConfig { postgres: Some("mysql://x".to_owned()), ..DrillConfig::example() };
     assert!(matches!(own(&mysql, &[]), Err(DrillError::Unfit(_))));
 }
 
@@ -58,7 +39,7 @@ fn the_own_pipeline_has_its_sinks_in_files_or_in_a_schema_of_its_own() {
 fn every_pipeline_can_be_read_in_every_format() {
     for pipeline in [Pipeline::Bids, Pipeline::Windows, Pipeline::Tables] {
         for format in [FileFormat::Json, FileFormat::Csv, FileFormat::Parquet, FileFormat::Debezium] {
-            let script = own(&DrillConfig { pipeline, format, ..config() }, &[]).unwrap();
+            let script = own(&DrillConfig { pipeline, format, ..DrillConfig::example() }, &[]).unwrap();
             assert!(script.sinks.len() >= 2, "{pipeline:?} {format:?}");
             assert_eq!(script.writes.len(), if pipeline == Pipeline::Tables { 1000 } else { 0 });
         }
@@ -71,7 +52,7 @@ fn every_pipeline_can_be_read_in_every_format() {
 fn a_pipeline_is_as_long_as_its_kills_need() {
     let kills = kills::plan(7, 50, super::super::kills::Scene::default());
     let events = |kills: &[Kill]| {
-        let script = own(&DrillConfig { events: None, ..config() }, kills).unwrap();
+        let script = own(&DrillConfig { events: None, ..DrillConfig::example() }, kills).unwrap();
         let text = script.drilled[0].split("events = ").nth(1).unwrap().to_owned();
         text.split(',').next().unwrap().parse::<u64>().unwrap()
     };

@@ -1,32 +1,10 @@
 //! What a script is made into, and which sinks can't be drilled.
 
 use super::*;
-use crate::drill::pipeline::{FileFormat, Pipeline};
-
-fn config() -> DrillConfig {
-    DrillConfig {
-        binary: PathBuf::from("weir"),
-        kills: 5,
-        seed: 7,
-        sql: None,
-        writes: None,
-        pipeline: Pipeline::Bids,
-        format: FileFormat::Json,
-        events: Some(1000),
-        rate: 500,
-        postgres: None,
-        two_phase: true,
-        rescale: false,
-        settings: Vec::new(),
-        fail_points: Vec::new(),
-        parallelism: 2,
-        dir: PathBuf::from("/tmp/it's here"),
-    }
-}
 
 #[test]
 fn what_can_not_be_reconciled_is_refused() {
-    let refused = |sql: &str| match Script::read(&config(), sql, sql) {
+    let refused = |sql: &str| match Script::read(&DrillConfig::example(), sql, sql) {
         Err(DrillError::Unfit(why)) => why,
         other => panic!("{sql}: {:?}", other.map(|_| ())),
     };
@@ -47,7 +25,7 @@ fn what_can_not_be_reconciled_is_refused() {
 fn files_are_read_as_their_sinks_write_them() {
     let read = |kind: &str, format: &str| {
         let sql = format!("CREATE SINK k FROM t WITH (connector = 'file', path = '/x', {kind}) {format}");
-        let script = Script::read(&config(), &sql, &sql).unwrap();
+        let script = Script::read(&DrillConfig::example(), &sql, &sql).unwrap();
         let Place::Files(files) = &script.sinks[0].place else { panic!("files") };
         (files.layout, script.sinks[0].meaning.clone())
     };
@@ -76,11 +54,11 @@ fn files_are_read_as_their_sinks_write_them() {
 fn kills_are_where_the_script_can_be_in_the_middle_of_something() {
     let sql = "CREATE TABLE t (a int);
                CREATE SINK k FROM t WITH (connector = 'file', path = '/x', type = 'append-only') FORMAT PLAIN ENCODE JSON";
-    let script = Script::read(&config(), sql, sql).unwrap();
+    let script = Script::read(&DrillConfig::example(), sql, sql).unwrap();
     assert_eq!(script.jobs, ["TABLE t", "SINK k", "MATERIALIZED VIEW \"drill_k\"", "DATABASE dev"]);
     let scene = |settings: &[&str], rescale| {
         let settings = settings.iter().map(|s| (*s).to_owned()).collect();
-        script.scene(&DrillConfig { settings, rescale, ..config() })
+        script.scene(&DrillConfig { settings, rescale, ..DrillConfig::example() })
     };
     let plain = scene(&[], false);
     assert!(plain.files && !plain.progress && !plain.two_phase && !plain.writes);
