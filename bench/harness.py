@@ -7,9 +7,9 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never t
 
 class Server:
     """A Weir in a directory of its own. `cores`: the processors that it may use; none: all. `settings`:
-    more lines for weir.toml. `wait`: until it answers."""
+    more lines for weir.toml. `arguments`: more of the command's. `wait`: until it answers."""
 
-    def __init__(self, weir, parallelism, checkpoint, work, cores=None, settings="", wait=True):
+    def __init__(self, weir, parallelism, checkpoint, work, cores=None, settings="", arguments=(), wait=True):
         with socket.socket() as a, socket.socket() as b:
             a.bind(("127.0.0.1", 0)), b.bind(("127.0.0.1", 0))
             self.port, self.http = a.getsockname()[1], b.getsockname()[1]
@@ -20,7 +20,7 @@ class Server:
         self.log = open(os.path.join(work, "log"), "a")
         self.process = subprocess.Popen(
             [weir, "serve", "--data-dir", os.path.join(work, "data"), "--listen", f"127.0.0.1:{self.port}", "--http",
-             f"127.0.0.1:{self.http}", "--config", config, "--parallelism", str(parallelism)],
+             f"127.0.0.1:{self.http}", "--config", config, "--parallelism", str(parallelism), *arguments],
             stdout=self.log, stderr=self.log,
             preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None)
         deadline = time.time() + 60

@@ -10,9 +10,10 @@ again, until the first new checkpoint is durable, and until every operator is co
 
 With --s3 (the tests' S3 server, bench/s3) the same again with checkpoints in a store on
 loopback, which has its own process on the same cores: before the restart the local checkpoints are removed, so that
-all of the state is downloaded.
+all of the state is downloaded. With --savepoint the same again from a savepoint in a local directory, made while the
+stream runs (how long it took and how many rows went through meanwhile is shown), restored into a new data directory.
 
-usage: bench/recovery.py --weir PATH [--s3 PATH] [--gigabytes 1] [--rate 0] [--parallelism 2] [--runs 3]
+usage: bench/recovery.py --weir PATH [--s3 PATH] [--savepoint] [--gigabytes 1] [--rate 0] [--parallelism 2] [--runs 3]
        [--memory 60%] [--out recovery.json]
 """
 import argparse, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time, urllib.error
@@ -41,12 +42,13 @@ class Storage:
 
 
 class Killable(Server):
-    def __init__(self, args, work, storage=None, wait=True):
+    def __init__(self, args, work, storage=None, arguments=(), wait=True):
         self.args, self.work, self.started = args, work, time.time()
         settings = f'"memory.limit" = "{args.memory}"\n'
         if storage:
             settings += f'"checkpoint.storage" = "{storage.url}"\n'
-        super().__init__(args.weir, args.parallelism, "1s", work, settings=settings, wait=wait)
+        super().__init__(args.weir, args.parallelism, "1s", work, settings=settings, arguments=arguments,
+                         wait=wait)
 
     def get(self, path):
         try:
@@ -73,10 +75,18 @@ class Killable(Server):
         self.log.close()
 
 
-def measure(args, binary):
-    """One run; `binary`: of the S3 server that has the checkpoints, if one has."""
+def save(server, url):
+    """Makes a savepoint; how long it took, and the rows a second meanwhile."""
+    rows, began = server.rows_read(), time.time()
+    server.sql(f"SAVEPOINT TO '{url}'")
+    took = time.time() - began
+    return took, (server.rows_read() - rows) / took
+
+
+def measure(args, source):
+    """One run; `source`: what it recovers from."""
     with tempfile.TemporaryDirectory() as work:
-        storage = Storage(binary, work) if binary else None
+        storage = Storage(args.s3, work) if source == "s3" else None
         server = Killable(args, work, storage)
         try:
             # What outruns its uploads has several times as much when the first checkpoint is there.
@@ -89,11 +99,16 @@ def measure(args, binary):
             filled = server.wait("state", lambda: server.metric("weir_checkpoint_last_bytes") >= wanted)
             state, rows = server.metric("weir_checkpoint_last_bytes"), server.rows_read()
             resident = server.metric("process_resident_memory_bytes")
+            url, saved, arguments, lost = "file://" + os.path.join(work, "saved"), None, (), []
+            if source == "savepoint":
+                saved, arguments, lost = save(server, url), ("--restore", url), ["data"]
+            elif source == "s3":
+                lost = ["data/checkpoints", "data/live"]
             before = server.metric("weir_checkpoint_last_epoch")
             server.kill()
-            for lost in ["checkpoints", "live"] if storage else []:
-                shutil.rmtree(os.path.join(work, "data", lost), ignore_errors=True)
-            server = Killable(args, work, storage, wait=False)
+            for path in lost:
+                shutil.rmtree(os.path.join(work, path), ignore_errors=True)
+            server = Killable(args, work, storage, arguments, wait=False)
             ready = server.wait("readiness", lambda: server.get("readyz") == "ready\n")
             reading = server.wait("rows", lambda: server.rows_read() > 0)
             durable = server.wait("a checkpoint", lambda: server.metric("weir_checkpoint_last_epoch") > before)
@@ -101,7 +116,7 @@ def measure(args, binary):
             complete = server.wait("completeness", lambda: server.metric("weir_dataflow_incomplete_operators") == 0) \
                 if args.complete else None
             meanwhile = (server.rows_read() - at) / (complete - durable) if complete and complete > durable else None
-            return dict(source="s3" if storage else "local", state_bytes=state, rows=rows, resident_bytes=resident, fill_seconds=filled, ready=ready,
+            return dict(source=source, saved=saved, state_bytes=state, rows=rows, resident_bytes=resident, fill_seconds=filled, ready=ready,
                         reading=reading, durable=durable, complete=complete, rate_meanwhile=meanwhile)
         finally:
             server.kill()
@@ -113,6 +128,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--weir", required=True)
     parser.add_argument("--s3")
+    parser.add_argument("--savepoint", action="store_true")
     parser.add_argument("--gigabytes", type=float, default=1)
     parser.add_argument("--rate", type=int, default=0)
     parser.add_argument("--parallelism", type=int, default=2)
@@ -121,19 +137,22 @@ def main():
     parser.add_argument("--no-complete", dest="complete", action="store_false", help="don't wait for completeness")
     parser.add_argument("--out", default="recovery.json")
     args = parser.parse_args()
-    print(f"{'from':<7}{'state MB':>9}{'M rows':>8}{'RSS MB':>8}{'ready s':>9}{'reading s':>11}{'durable s':>11}"
+    print(f"{'from':<10}{'state MB':>9}{'M rows':>8}{'RSS MB':>8}{'ready s':>9}{'reading s':>11}{'durable s':>11}"
           f"{'complete s':>12}{'k rows/s meanwhile':>20}")
     runs = []
-    for binary in [None] + [args.s3] * bool(args.s3):
+    for source in ["local"] + ["s3"] * bool(args.s3) + ["savepoint"] * args.savepoint:
         of_source = []
         for _ in range(args.runs):
-            m = measure(args, binary)
+            m = measure(args, source)
             of_source.append(m)
             cell = lambda x: f"{x:.2f}" if x is not None else "-"
-            print(f"{m['source']:<7}{m['state_bytes'] / 1e6:>9.0f}{m['rows'] / 1e6:>8.2f}"
+            print(f"{m['source']:<10}{m['state_bytes'] / 1e6:>9.0f}{m['rows'] / 1e6:>8.2f}"
                   f"{m['resident_bytes'] / 1e6:>8.0f}{m['ready']:>9.2f}{m['reading']:>11.2f}{m['durable']:>11.2f}"
                   f"{cell(m['complete']):>12}{cell(m['rate_meanwhile'] and m['rate_meanwhile'] / 1e3):>20}", flush=True)
-        print(f"{of_source[0]['source']}: median ready {statistics.median(m['ready'] for m in of_source):.2f} s, "
+        if source == "savepoint":
+            took, rates = zip(*(m["saved"] for m in of_source))
+            print(f"savepoint: made in {statistics.median(took):.2f} s, {statistics.median(rates) / 1e3:.0f} k rows/s meanwhile")
+        print(f"{source}: median ready {statistics.median(m['ready'] for m in of_source):.2f} s, "
               f"durable {statistics.median(m['durable'] for m in of_source):.2f} s", flush=True)
         runs += of_source
     with open(args.out, "w") as out:
