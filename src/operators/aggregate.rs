@@ -6,7 +6,7 @@
 //!               a group's first row in an epoch keeps the results it had before: `existing`
 //!   on_barrier  for every group that changed: -(results before) +(results now), if they differ
 //!   seal        at checkpoints, for every group that changed since the last: its state;
-//!               at other barriers, where it is much, that of groups that have come to rest
+//!               that of groups that have come to rest is copied before
 //! ```
 //! A group without rows is no more; its number is given again once a checkpoint has removed it from
 //! the state table. Where the first group column carries a watermark, groups below it are forgotten

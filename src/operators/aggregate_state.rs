@@ -24,7 +24,7 @@ use crate::state::key::KeyCodec;
 use crate::state::packed::{self, Grouped};
 use crate::state::store::WriteOp;
 use crate::state::value::ValueCodec;
-use crate::state::writes::RunWriter;
+use crate::state::writes::{RunWriter, Writes};
 use crate::stream::{Epoch, Vnode};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array};
 use arrow::buffer::BooleanBuffer;
@@ -145,7 +145,7 @@ impl DistinctTable {
         groups: &Groups,
         changed: ChangedEntries,
         epoch: Epoch,
-        sealed: &mut Sealed,
+        writes: &mut Writes,
     ) -> Result<(), OperatorError> {
         let filters = self.counts.types().len();
         if self.packed.is_some() {
@@ -167,11 +167,11 @@ impl DistinctTable {
                     columns: std::iter::once(values).chain((0..filters).map(passed)).collect(),
                 })
             };
-            return Ok(sealed.runs.packed_groups(self.table, rows, epoch, grouped)?);
+            return Ok(writes.packed_groups(self.table, rows, epoch, grouped)?);
         }
         let keys = Keys::new(groups, &changed.groups);
         let (codec, counts) = (self.keys.clone(), self.counts.clone());
-        sealed.runs.later(self.table, move |runs| {
+        writes.later(self.table, move |runs| {
             let column = |filter| -> ArrayRef { Arc::new(changed.counts(filter).collect::<Int64Array>()) };
             let columns: Vec<ArrayRef> = (0..filters).map(column).collect();
             let values = |range| changed.values(range).map(Some);
@@ -245,6 +245,7 @@ fn write_values(
 impl Aggregate {
     /// Hands over everything that changed since the last checkpoint, to be encoded elsewhere.
     pub(super) fn seal_all(&mut self, epoch: Epoch, sealed: &mut Sealed) -> Result<(), OperatorError> {
+        let mut writes = self.early.take();
         let tables = &self.tables;
         let written = Written::new(self.expiry.as_ref(), &self.times);
         for ((_, multiset), (table, codec)) in self.calls.multisets().zip(&tables.multisets) {
@@ -256,7 +257,7 @@ impl Aggregate {
             }
             let keys = Keys::new(&self.groups, &changed.groups);
             let (codec, counts, values) = (codec.clone(), changed.counts, changed.values);
-            sealed.runs.later(*table, move |runs| {
+            writes.later(*table, move |runs| {
                 let values = |range: Range<usize>| Ok(Some(values.slice(range.start, range.len())));
                 keys.for_each(&codec, values, |row, key| match counts[row] {
                     0 => runs.write(WriteOp::Delete, key, &[]),
@@ -264,11 +265,12 @@ impl Aggregate {
                 })
             });
         }
-        self.seal_distincts(epoch, sealed, |_| true)?;
+        self.seal_distincts(epoch, &mut writes, |_| true)?;
         let changed = std::mem::take(&mut self.unsealed);
-        self.seal_groups(&changed, sealed)?;
+        self.seal_groups(&changed, &mut writes)?;
         self.forget_empty(&changed);
         self.early.at_checkpoint();
+        sealed.runs.extend(writes);
         Ok(())
     }
 
@@ -276,7 +278,7 @@ impl Aggregate {
     pub(super) fn seal_distincts(
         &mut self,
         epoch: Epoch,
-        sealed: &mut Sealed,
+        writes: &mut Writes,
         which: impl Fn(&Distinct) -> bool,
     ) -> Result<(), OperatorError> {
         let written = Written::new(self.expiry.as_ref(), &self.times);
@@ -286,14 +288,14 @@ impl Aggregate {
             }
             let changed = distinct.take_changed(&written);
             if !changed.groups.is_empty() {
-                tables.write(&self.groups, changed, epoch, sealed)?;
+                tables.write(&self.groups, changed, epoch, writes)?;
             }
         }
         Ok(())
     }
 
     /// Hands over the state of the groups `changed`, but for their values.
-    pub(super) fn seal_groups(&mut self, changed: &[u32], sealed: &mut Sealed) -> Result<(), OperatorError> {
+    pub(super) fn seal_groups(&mut self, changed: &[u32], writes: &mut Writes) -> Result<(), OperatorError> {
         changed.iter().for_each(|group| self.flags[*group as usize] &= !(UNSEALED | RECENT));
         let gone = |entry: usize| self.rows[changed[entry] as usize] == 0;
         let mask = Written::new(self.expiry.as_ref(), &self.times).mask(changed, gone);
@@ -307,7 +309,7 @@ impl Aggregate {
         columns.extend(self.calls.state(&written)?);
         let (table, codec, values) = &self.tables.groups;
         let (codec, values) = (codec.clone(), values.clone());
-        sealed.runs.later(*table, move |runs| {
+        writes.later(*table, move |runs| {
             let rows = columns[0].as_primitive::<Int64Type>().values().clone();
             write_values(runs, (&keys, &codec), |_| Ok(None), (&columns, &values), |row| rows[row] == 0)
         });

@@ -57,10 +57,10 @@ impl RunPool {
 
 type Encode = Box<dyn FnOnce(&mut RunWriter<'_>) -> Result<(), StateError> + Send>;
 
-/// Writes to a table that are not encoded yet.
+/// Writes to a table that are not encoded yet, in order.
 struct Later {
     table: TableId,
-    encode: Encode,
+    encode: Vec<Encode>,
 }
 
 /// Writes of an epoch.
@@ -80,14 +80,18 @@ impl Writes {
         self.runs.push(run);
     }
 
-    /// Adds what `encode` will write to `table`, on another thread. The order to the runs and to
-    /// other such writes is not kept: a table is written by one of them in an epoch.
+    /// Adds what `encode` will write to `table`, on another thread. What was added before for the same
+    /// table, here, is written before; the order to runs, and to what another actor writes, is not kept.
     pub fn later(
         &mut self,
         table: TableId,
         encode: impl FnOnce(&mut RunWriter<'_>) -> Result<(), StateError> + Send + 'static,
     ) {
-        self.later.push(Later { table, encode: Box::new(encode) });
+        let encode: Encode = Box::new(encode);
+        match self.later.iter_mut().find(|later| later.table == table) {
+            Some(later) => later.encode.push(encode),
+            None => self.later.push(Later { table, encode: vec![encode] }),
+        }
     }
 
     /// Adds `changes` of the rows of a table, to be written as [`StateTable::write`] does.
@@ -168,7 +172,7 @@ impl Writes {
 impl Later {
     fn encode(self, pool: &RunPool) -> Result<Vec<WriteRun>, StateError> {
         let mut writer = RunWriter { run: WriteRun::new(self.table), pool, done: Vec::new() };
-        (self.encode)(&mut writer)?;
+        self.encode.into_iter().try_for_each(|encode| encode(&mut writer))?;
         Ok(writer.finish())
     }
 }
