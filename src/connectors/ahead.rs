@@ -72,7 +72,7 @@ impl Ahead {
 
     /// The same, but for what comes after `last`, the last epoch that was given before this life of the
     /// dataflow: what is delivered from now on is delivered by who has looked.
-    pub fn until(&self, last: Epoch) -> Self {
+    fn until(&self, last: Epoch) -> Self {
         let within = self.0.iter().map(|(after, until)| (*after, *until.min(&last)));
         Ahead(within.filter(|(after, until)| after < until).collect())
     }
@@ -86,7 +86,7 @@ impl Ahead {
     }
 
     /// Whether there is no such epoch.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -97,6 +97,8 @@ pub struct Unopened {
     dir: PathBuf,
     /// What it must not hold; none once somebody has looked.
     ahead: Option<Ahead>,
+    /// The last epoch that it was found to hold and must not.
+    found: Epoch,
     /// The same as it is on the disk.
     noted: Option<Ahead>,
     /// Whether there may be a file of it.
@@ -116,12 +118,30 @@ impl Unopened {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(in_file(&path)(error)),
         };
-        Ok(Self { dir: dir.to_owned(), ahead: noted.clone(), file: noted.is_some(), noted })
+        Ok(Self {
+            dir: dir.to_owned(),
+            ahead: noted.clone(),
+            found: Epoch::ZERO,
+            file: noted.is_some(),
+            noted,
+        })
     }
 
     /// What the target must not hold.
     pub fn ahead(&self) -> Option<&Ahead> {
         self.ahead.as_ref()
+    }
+
+    /// What it must not hold, as somebody is to know it who goes on with what there is now; `began` is the last
+    /// epoch that was given before this life of the dataflow.
+    pub fn to_carry(&self, began: Epoch) -> Option<Ahead> {
+        // A server that had another copy of the data directory may have given later ones.
+        self.ahead.as_ref().map(|ahead| ahead.until(began.max(self.found))).filter(|ahead| !ahead.is_empty())
+    }
+
+    /// The target holds `epoch`, and must not.
+    pub fn found(&mut self, epoch: Epoch) {
+        self.found = self.found.max(epoch);
     }
 
     /// The sink goes on, and its target must not hold this either.
@@ -153,7 +173,7 @@ impl Unopened {
                 _ => sync_dir(&self.dir)?,
             }
         }
-        (self.ahead, self.noted, self.file) = (None, None, false);
+        (self.ahead, self.found, self.noted, self.file) = (None, Epoch::ZERO, None, false);
         Ok(())
     }
 }
@@ -215,7 +235,13 @@ mod tests {
         next.must_not_hold(&Ahead::of(Epoch(12)));
         assert_eq!(next.ahead(), Some(&Ahead::of(Epoch(7))));
         next.note().unwrap();
+        // Others learn of it up to the last epoch that was given, or that was found.
+        let carried = next.to_carry(Epoch(15)).unwrap();
+        assert_eq!([15, 16].map(|epoch| carried.of_target(Epoch(epoch))), [Some(Epoch(7)), None]);
+        next.found(Epoch(18));
+        assert_eq!(next.to_carry(Epoch(15)).unwrap().of_target(Epoch(18)), Some(Epoch(7)));
         next.opened().unwrap();
+        assert_eq!(next.to_carry(Epoch(15)), None);
         assert_eq!((next.ahead(), read().ahead()), (None, None));
         // RESTORE: what was known before does not count.
         unopened.must_only_not_hold(Ahead::of(Epoch(20)));

@@ -175,6 +175,7 @@ impl Desk {
             warn!(sink = %name, %held, %restored, "goes on at least once: the target is ahead");
             return Ok(Some(restored));
         }
+        self.log.unopened().found(held);
         let choice = match self.config.rebuilds {
             true => "ALTER SINK … REBUILD empties the target and delivers everything anew",
             false => {

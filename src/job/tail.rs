@@ -139,9 +139,8 @@ impl SinkLogs {
     pub fn ahead(&self) -> Vec<(ObjectId, Ahead)> {
         let began = *self.began.lock();
         let open = self.open.lock();
-        let of_log =
-            |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, log.unopened().ahead()?.until(began)));
-        let mut ahead: Vec<_> = open.iter().filter_map(of_log).filter(|(_, a)| !a.is_empty()).collect();
+        let of_log = |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, log.unopened().to_carry(began)?));
+        let mut ahead: Vec<_> = open.iter().filter_map(of_log).collect();
         ahead.sort_unstable_by_key(|(sink, _)| *sink);
         ahead
     }
