@@ -17,6 +17,7 @@ use super::manifest::{Manifest, PromisedPart, StateFile, Stored};
 use super::remote::{CATALOG, RemoteStorage, SINKS};
 use super::transfer::Cancel;
 use super::upload::{Uploaded, key};
+use crate::connectors::ahead::Ahead;
 use crate::failpoint;
 use crate::state::durable::{damaged, in_file, parent, sync_dir};
 use crate::stream::Epoch;
@@ -34,8 +35,8 @@ pub struct Belongings {
     pub catalog: Arc<CatalogSnapshot>,
     /// What its promises name.
     pub promised: Vec<PartOnDisk>,
-    /// Sinks whose targets were found ahead of a restored epoch.
-    pub ahead: Vec<(ObjectId, Epoch)>,
+    /// What targets of sinks must not hold that nobody has opened yet, or has settled.
+    pub ahead: Vec<(ObjectId, Ahead)>,
 }
 
 /// A part of a sink's log that one of its actors has promised.

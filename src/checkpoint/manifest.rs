@@ -8,6 +8,7 @@
 //! checked when it is written and when it is read, by the same rules.
 
 use super::participant::{CommitHandle, Offset, OffsetKey};
+use crate::connectors::ahead::Ahead;
 use crate::state::durable::{damaged, in_file, write_atomically};
 use crate::stream::Epoch;
 use serde::{Deserialize, Serialize};
@@ -64,9 +65,9 @@ pub struct Manifest {
     /// What its promises name, as far as it was not delivered, in a remote storage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub promised: Vec<PromisedPart>,
-    /// Sinks whose targets were found ahead of a restored epoch, which nobody has settled yet.
+    /// What targets of sinks must not hold that nobody had opened yet, or had not settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ahead: Vec<(ObjectId, Epoch)>,
+    pub ahead: Vec<(ObjectId, Ahead)>,
 }
 
 /// A job in a checkpoint.

@@ -125,7 +125,7 @@ pub enum Message {
     Durable(Epoch, StoredCheckpoint),
     /// A checkpoint could not be made.
     CheckpointFailed(Epoch, Fault, String),
-    /// A sink's target holds everything up to this epoch.
+    /// A sink's target holds everything up to this epoch, or nobody is to bring it there any more.
     Committed(ObjectId, Epoch),
     /// Somebody waits for a visible tick.
     Tick(oneshot::Sender<Result<Epoch, String>>),

@@ -18,6 +18,7 @@ use super::objects::Objects;
 use super::participant::{CommitHandle, Offset, OffsetKey};
 use super::transfer::{Cancel, Throttle};
 use crate::config::{StorageScheme, StorageUrl};
+use crate::connectors::ahead::Ahead;
 use crate::failpoint;
 use crate::stream::Epoch;
 use serde::{Deserialize, Serialize};
@@ -76,9 +77,9 @@ pub struct Savepoint {
     pub state: Vec<SavedFile>,
     /// The files of the sinks; those of a log in order.
     pub sinks: Vec<SavedLog>,
-    /// Sinks whose targets were found ahead of a restored epoch, which nobody has settled yet.
+    /// What targets of sinks must not hold that nobody had opened yet, or had not settled.
     #[serde(default)]
-    pub ahead: Vec<(ObjectId, Epoch)>,
+    pub ahead: Vec<(ObjectId, Ahead)>,
 }
 
 /// A file of a savepoint.

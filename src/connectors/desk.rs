@@ -7,6 +7,7 @@
 //! ```
 //! Whatever fails, what is not delivered stays in the log, in order; nobody else waits for it.
 
+use super::ahead::Ahead;
 use super::committer::{CommitterConfig, CommitterEvent, Events};
 use super::retry::Backoff;
 use super::sink::SinkError;
@@ -77,8 +78,10 @@ pub(super) struct Desk {
     backoff: Backoff,
     /// Pauses after what the target refused.
     refusals: Backoff,
-    /// The epoch of the restored checkpoint, until the target was opened.
-    restored: Option<Epoch>,
+    /// Whether the target was opened, and holds nothing that it must not.
+    opened: bool,
+    /// Whether somebody chose to live with what it holds.
+    accepted: bool,
     drains: Vec<oneshot::Sender<()>>,
     /// Whether the last attempt failed.
     failing: bool,
@@ -94,6 +97,7 @@ impl Desk {
         restored: Epoch,
     ) -> Self {
         let seed = u64::from(config.sink.0);
+        log.unopened().must_not_hold(&Ahead::of(restored));
         Self {
             config,
             log,
@@ -103,7 +107,8 @@ impl Desk {
             heard: VecDeque::new(),
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(30), seed),
             refusals: Backoff::new(Duration::from_secs(1), Duration::from_secs(60), seed),
-            restored: Some(restored),
+            opened: false,
+            accepted: false,
             drains: Vec::new(),
             failing: false,
         }
@@ -152,26 +157,25 @@ impl Desk {
         }
     }
 
-    /// The first time the target must not be ahead of the restored checkpoint. If somebody chose to live
-    /// with it, the epoch to go on from is returned: what the target says of later ones is to be lowered
-    /// to it, and [`Self::goes_on`] to be called.
+    /// The first time the target must not be ahead of the restored checkpoint, nor of an earlier one if nobody
+    /// has looked since. If somebody chose to live with it, the epoch to go on from is returned: what the
+    /// target says of later ones is to be lowered to it, and [`Self::goes_on`] to be called.
     pub(super) fn check_ahead(&mut self, held: Epoch) -> Result<Option<Epoch>, SinkError> {
-        let io =
-            |e: std::io::Error| SinkError::Retry(format!("could not keep that the target is ahead: {e}"));
-        let accepted = self.resume.at_least_once.swap(false, Ordering::AcqRel);
-        let Some(restored) = self.restored else { return Ok(None) };
-        // A checkpoint that was made meanwhile does not make it good.
-        let restored = self.log.ahead().map_err(io)?.map_or(restored, |noted| noted.min(restored));
-        if held <= restored {
-            self.restored = None;
-            return self.log.set_ahead(None).map_err(io).map(|()| None);
+        self.accepted |= self.resume.at_least_once.swap(false, Ordering::AcqRel);
+        if self.opened {
+            self.accepted = false;
+            return Ok(None);
         }
+        let ahead = self.log.unopened().ahead().cloned().unwrap_or_default();
+        let Some(restored) = ahead.of_target(held) else {
+            return self.goes_on().map(|()| None);
+        };
         let name = &self.config.name;
-        if accepted {
+        if self.accepted {
             warn!(sink = %name, %held, %restored, "goes on at least once: the target is ahead");
             return Ok(Some(restored));
         }
-        self.log.set_ahead(Some(restored)).map_err(io)?;
+        self.log.unopened().found(held);
         let choice = match self.config.rebuilds {
             true => "ALTER SINK … REBUILD empties the target and delivers everything anew",
             false => {
@@ -186,10 +190,12 @@ impl Desk {
         )))
     }
 
-    /// The target is not ahead any more.
+    /// The target is not ahead, or not any more.
     pub(super) fn goes_on(&mut self) -> Result<(), SinkError> {
-        self.restored = None;
-        self.log.set_ahead(None).map_err(|e| SinkError::Retry(e.to_string()))
+        let kept = self.log.unopened().opened();
+        kept.map_err(|e| SinkError::Retry(format!("could not keep that the target is not ahead: {e}")))?;
+        (self.opened, self.accepted) = (true, false);
+        Ok(())
     }
 
     /// The target took something.

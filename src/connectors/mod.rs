@@ -4,6 +4,7 @@
 //! [`source`] and [`sink`] are the contracts; [`registry`] lists every connector, one line each.
 //! Only this area (beside `wire` and the HTTP page) opens sockets or files of the user's.
 
+pub mod ahead;
 pub mod blackhole;
 pub mod committer;
 pub mod datagen;

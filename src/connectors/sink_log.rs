@@ -16,10 +16,11 @@
 //! **Invariant:** a file is removed when no writer has it open and no sealed part of it waits for
 //! delivery.
 
+use super::ahead::Unopened;
 use crate::checkpoint::participant::CommitHandle;
 use crate::state::durable;
 use crate::stream::{ChangeBatch, Epoch, encoded};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -33,8 +34,6 @@ use weir_catalog::ObjectId;
 const MAGIC: &[u8; 8] = b"WEIRSNK1";
 /// Rows that are gathered before they are encoded.
 const FRAME_ROWS: usize = 8192;
-/// The file that says that the target is ahead.
-const AHEAD: &str = "ahead";
 /// A file that is longer than this at a checkpoint is the last of its kind.
 const ROLL_BYTES: u64 = 16 << 20;
 
@@ -134,6 +133,7 @@ struct FileUse {
 pub struct SinkLog {
     dir: PathBuf,
     files: Mutex<HashMap<String, FileUse>>,
+    unopened: Mutex<Unopened>,
 }
 
 impl SinkLog {
@@ -156,7 +156,8 @@ impl SinkLog {
                 fs::remove_file(entry.path())?;
             }
         }
-        Ok(Arc::new(Self { dir: dir.to_owned(), files: Mutex::new(files) }))
+        let unopened = Mutex::new(Unopened::read(dir)?);
+        Ok(Arc::new(Self { dir: dir.to_owned(), files: Mutex::new(files), unopened }))
     }
 
     /// Removes the log of a dropped sink.
@@ -199,35 +200,9 @@ impl SinkLog {
         Ok(())
     }
 
-    /// From which restored epoch on the target was found ahead, if somebody still has to choose what
-    /// becomes of that.
-    pub fn ahead(&self) -> io::Result<Option<Epoch>> {
-        let path = self.dir.join(AHEAD);
-        match fs::read_to_string(&path) {
-            Ok(text) => match text.trim().parse() {
-                Ok(epoch) => Ok(Some(Epoch(epoch))),
-                Err(error) => Err(durable::damaged(&path, error)),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Keeps that the target of the sink whose log is in `dir` was found ahead of the epoch `restored`.
-    pub fn note_ahead(dir: &Path, restored: Epoch) -> io::Result<()> {
-        fs::create_dir_all(dir)?;
-        durable::write_atomically(&dir.join(AHEAD), format!("{restored}\n").as_bytes(), "sink_ahead")?;
-        durable::sync_dir(durable::parent(dir))
-    }
-
-    /// Keeps that through restarts, or that it is settled.
-    pub fn set_ahead(&self, restored: Option<Epoch>) -> io::Result<()> {
-        let path = self.dir.join(AHEAD);
-        match restored {
-            Some(restored) => Self::note_ahead(&self.dir, restored),
-            None if path.exists() => fs::remove_file(&path).and_then(|()| durable::sync_dir(&self.dir)),
-            None => Ok(()),
-        }
+    /// What is known of the target as long as nobody has opened it.
+    pub fn unopened(&self) -> MutexGuard<'_, Unopened> {
+        self.unopened.lock()
     }
 
     /// Bytes on disk.

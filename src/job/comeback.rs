@@ -19,7 +19,7 @@ use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::objects::Objects;
 use crate::checkpoint::remote::RemoteStorage;
 use crate::config::{Config, StorageScheme, StorageSettings, StorageUrl};
-use crate::connectors::sink_log::SinkLog;
+use crate::connectors::ahead;
 use crate::dml::log::DmlLog;
 use crate::state::catalog_log::FileCatalogLog;
 use crate::state::data_dir::{Arrival, DataDir};
@@ -191,8 +191,8 @@ impl Bringing<'_> {
         let sinks = self.data_dir.subdirectory("sinks")?;
         let catalog = self.remote.fetch_catalog(manifest)?;
         self.remote.fetch_parts(manifest, &|sink| sinks.join(sink.to_string()))?;
-        for (sink, epoch) in &manifest.ahead {
-            SinkLog::note_ahead(&sinks.join(sink.to_string()), *epoch)?;
+        for (sink, ahead) in &manifest.ahead {
+            ahead::note(&sinks.join(sink.to_string()), ahead)?;
         }
         let local = LocalStorage::at(&root, self.data_dir.database(), self.data_dir.generation());
         let fetched = self.remote.fetch(&local, manifest, &[])?;

@@ -152,7 +152,7 @@ impl Committers {
     pub fn keep_target(&self, object: &Object) -> Result<(), JobError> {
         let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
         if let Target::Prepared(_) = self.open_target(object, sink)? {
-            self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+            self.logs.open(object.id).map_err(|e| JobError::io("open the sink log", &e))?;
             let kept = leftovers::keep(&self.logs.dir(object.id), &object.name.name, sink);
             kept.map_err(|e| JobError::io("write the sink's target", &e))?;
         }
@@ -175,7 +175,7 @@ impl Committers {
         let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
         self.keep_target(object)?;
         let target = self.open_target(object, sink)?;
-        let log = self.logs.open(object.id, &[]).map_err(|e| JobError::io("open the sink log", &e))?;
+        let log = self.logs.open(object.id).map_err(|e| JobError::io("open the sink log", &e))?;
         let commit_every = registry::commit_every(sink).map_err(JobError::from_client)?;
         let config = CommitterConfig {
             sink: object.id,
@@ -272,7 +272,7 @@ impl Committers {
     fn watch_logs(&self, sinks: &[ObjectId]) {
         let limit = (self.limit.bytes)();
         for sink in sinks {
-            let is_full = self.logs.open(*sink, &[]).is_ok_and(|log| log.bytes() > limit);
+            let is_full = self.logs.open(*sink).is_ok_and(|log| log.bytes() > limit);
             if is_full && self.full.lock().insert(*sink) {
                 (self.limit.reached)(*sink);
             }
@@ -285,6 +285,8 @@ impl Committers {
             waiting.retain(|(object, _)| object.id != sink);
         }
         self.full.lock().remove(&sink);
+        // Nobody keeps its promises any more: manifests need not name them.
+        self.coordinator.send(Message::Committed(sink, Epoch(u64::MAX)));
         let committer = self.running.lock().remove(&sink);
         if committer.is_some() || self.logs.dir(sink).exists() {
             let leftovers = Arc::downgrade(&self.leftovers);

@@ -20,6 +20,7 @@ use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Overtaker, 
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::participant::{ChannelState, CommitHandle};
 use crate::clock;
+use crate::connectors::ahead::Ahead;
 use crate::dataflow::chain::StateSource;
 use crate::dataflow::exchange::channel_bytes;
 use crate::state::StateError;
@@ -196,32 +197,44 @@ fn start_apply(
     ApplyHandle::start(store, epoch, dml_position, RunPool::within(lasting.config.memory_limit))
 }
 
-/// Opens the sinks' logs, and removes from them what nobody promised. Where it is a savepoint that was
-/// restored, no target may hold more than that, or than what was found ahead of before: whoever opens it
-/// looks, also after later checkpoints.
+/// Opens the sinks' logs, and removes from them what nobody promised. No target may hold more than what was
+/// restored, nor what it must not have held before: whoever opens it looks, also after later checkpoints. Of
+/// what was known before RESTORE only what the savepoint has counts.
 fn open_sink_logs(
     lasting: &Lasting,
     handles: &[CommitHandle],
     manifest: Option<&Manifest>,
 ) -> Result<(), JobError> {
     let io = |e: std::io::Error| JobError::io("open the sink log", &e);
+    lasting.sink_logs.begin(lasting.epochs.lock().last);
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
-        let log = lasting.sink_logs.open(object.id, &of_sink).map_err(io)?;
-        if let Some((manifest, savepoint)) = manifest.and_then(|m| Some((m, m.savepoint?))) {
-            let before = manifest.ahead.iter().find(|(sink, _)| *sink == object.id);
-            log.set_ahead(Some(before.map_or(savepoint, |(_, epoch)| *epoch.min(&savepoint)))).map_err(io)?;
+        let log = lasting.sink_logs.restore(object.id, &of_sink).map_err(io)?;
+        // One that the checkpoint lacks is filled anew.
+        let restored = manifest.filter(|m| has_sink(m, object)).map_or(Epoch::ZERO, |m| m.epoch);
+        match manifest.and_then(|m| Some((m, m.savepoint?))) {
+            Some((manifest, savepoint)) => {
+                let before = manifest.ahead.iter().find(|(sink, _)| *sink == object.id);
+                let ahead = Ahead::of(savepoint.min(restored));
+                log.unopened()
+                    .must_only_not_hold(before.map_or(ahead.clone(), |(_, before)| ahead.or(before)));
+            }
+            None => log.unopened().must_not_hold(&Ahead::of(restored)),
         }
     }
     Ok(())
 }
 
+/// Whether a checkpoint has what a sink needs to go on. One that was filling has not.
+fn has_sink(manifest: &Manifest, sink: &Object) -> bool {
+    sink.state == ObjectState::Paused || manifest.jobs.iter().any(|j| j.job == sink.id)
+}
+
 /// What the sinks of a checkpoint's jobs promised. One that was filling then fills anew, and promises
 /// all of it again.
 fn kept_handles(manifest: &Manifest, catalog: &CatalogSnapshot) -> Vec<CommitHandle> {
-    let has = |sink: ObjectId| manifest.jobs.iter().any(|j| j.job == sink);
-    let paused = |sink: ObjectId| catalog.by_id(sink).is_some_and(|o| o.state == ObjectState::Paused);
-    manifest.handles.iter().filter(|h| has(h.sink) || paused(h.sink)).cloned().collect()
+    let has = |handle: &&CommitHandle| catalog.by_id(handle.sink).is_some_and(|o| has_sink(manifest, o));
+    manifest.handles.iter().filter(has).cloned().collect()
 }
 
 /// The live store: a fresh directory, linked from the checkpoint, without what is no longer named.

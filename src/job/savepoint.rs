@@ -20,12 +20,12 @@ use crate::checkpoint::savepoint::{FORMAT, SavedFile, SavedLog, Savepoint, Savep
 use crate::checkpoint::transfer::Cancel;
 use crate::clock;
 use crate::config::StorageUrl;
+use crate::connectors::ahead::Ahead;
 use crate::connectors::sink_log::{LogPiece, SealedPart};
 use crate::failpoint;
 use crate::state::StateError;
 use crate::state::backend::Backend;
 use crate::state::entries::EntryWriter;
-use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
@@ -145,8 +145,8 @@ struct Cut {
     catalog: Arc<CatalogSnapshot>,
     /// The files of sink logs that are promised, open: they are removed once they are delivered.
     logs: HashMap<(ObjectId, String), std::fs::File>,
-    /// Sinks whose targets are ahead.
-    ahead: Vec<(ObjectId, Epoch)>,
+    /// What targets must not hold.
+    ahead: Vec<(ObjectId, Ahead)>,
     stop: bool,
 }
 
@@ -220,7 +220,7 @@ async fn cut(lasting: &Arc<Lasting>, stop: bool, cancel: &CancellationToken) -> 
     }
     lasting.shown.history().savepoint(epoch);
     let logs = open_logs(lasting, &manifest).map_err(|e| JobError::io("open a sink log", &e))?;
-    let ahead = lasting.sink_logs.ahead().map_err(|e| JobError::io("read a sink log", &e))?;
+    let ahead = lasting.sink_logs.ahead();
     Ok(Cut { life, manifest, catalog, logs, ahead, stop })
 }
 

@@ -87,6 +87,8 @@ impl ManifestFacts {
         cancel: &Cancel,
     ) -> std::io::Result<StoredCheckpoint> {
         let started = std::time::Instant::now();
+        // From now on a start may go on from a later epoch than what targets were last compared with.
+        self.sink_logs.note_unopened()?;
         let fingerprints = self.fingerprints.lock();
         let of_job = |job: &JobId| ManifestJob {
             job: *job,
@@ -144,7 +146,7 @@ impl ManifestFacts {
         contents: &CheckpointContents,
     ) -> std::io::Result<Belongings> {
         let promised = self.sink_logs.promised(&contents.handles)?;
-        Ok(Belongings { catalog, promised, ahead: self.sink_logs.ahead()? })
+        Ok(Belongings { catalog, promised, ahead: self.sink_logs.ahead() })
     }
 }
 

@@ -5,6 +5,7 @@ use super::build::Lookup;
 use super::manager::JobError;
 use crate::checkpoint::belongings::PartOnDisk;
 use crate::checkpoint::participant::CommitHandle;
+use crate::connectors::ahead::Ahead;
 use crate::connectors::registry;
 use crate::connectors::sink_log::{SealedPart, SinkLog, SinkLogWriter};
 use crate::dataflow::dispatch;
@@ -40,6 +41,8 @@ pub struct SinkLogs {
     dir: PathBuf,
     generation: u64,
     open: Mutex<HashMap<ObjectId, Arc<SinkLog>>>,
+    /// The last epoch that was given before this life of the dataflow.
+    began: Mutex<Epoch>,
     /// What the restored checkpoint promised and did not release: it goes with the next promise.
     carried: Mutex<Vec<CommitHandle>>,
 }
@@ -47,7 +50,7 @@ pub struct SinkLogs {
 impl SinkLogs {
     /// Logs below `dir`, written by the server's life `generation`.
     pub fn new(dir: PathBuf, generation: u64) -> Self {
-        Self { dir, generation, open: Mutex::default(), carried: Mutex::default() }
+        Self { dir, generation, open: Mutex::default(), began: Mutex::default(), carried: Mutex::default() }
     }
 
     /// The directory of a sink's log.
@@ -55,15 +58,30 @@ impl SinkLogs {
         self.dir.join(sink.to_string())
     }
 
-    /// The log of `sink`; `restored` are the promises of the restored checkpoint, by which files
-    /// that nobody needs are told apart when it is opened first.
-    pub fn open(&self, sink: ObjectId, restored: &[CommitHandle]) -> std::io::Result<Arc<SinkLog>> {
+    /// Another life of the dataflow begins: all of its epochs come after `began`.
+    pub fn begin(&self, began: Epoch) {
+        *self.began.lock() = began;
+    }
+
+    /// Opens the log of a sink that there was before; `restored` are the promises of the restored checkpoint,
+    /// by which files that nobody needs are told apart.
+    pub fn restore(&self, sink: ObjectId, restored: &[CommitHandle]) -> std::io::Result<Arc<SinkLog>> {
         let mut open = self.open.lock();
         if let Some(log) = open.get(&sink) {
             return Ok(log.clone());
         }
         let log = SinkLog::open(&self.dir(sink), restored)?;
         open.insert(sink, log.clone());
+        Ok(log)
+    }
+
+    /// The log of `sink`. The target of a new one must hold nothing.
+    pub fn open(&self, sink: ObjectId) -> std::io::Result<Arc<SinkLog>> {
+        if let Some(log) = self.open.lock().get(&sink) {
+            return Ok(log.clone());
+        }
+        let log = self.restore(sink, &[])?;
+        log.unopened().must_not_hold(&Ahead::of(Epoch::ZERO));
         Ok(log)
     }
 
@@ -80,7 +98,7 @@ impl SinkLogs {
         (actor, actors): (usize, usize),
         placed: &Distribution,
     ) -> std::io::Result<SinkLogWriter> {
-        let mut writer = self.open(sink, &[])?.writer(sink, actor as u32, self.generation);
+        let mut writer = self.open(sink)?.writer(sink, actor as u32, self.generation);
         let carried: Vec<CommitHandle> =
             self.carried.lock().iter().filter(|h| h.sink == sink).cloned().collect();
         if !carried.is_empty() && actor == 0 {
@@ -109,16 +127,22 @@ impl SinkLogs {
         handles.iter().map(on_disk).collect()
     }
 
-    /// Sinks whose targets were found ahead of a restored epoch, if somebody still has to choose what becomes
-    /// of that.
-    pub fn ahead(&self) -> std::io::Result<Vec<(ObjectId, Epoch)>> {
+    /// Keeps through restarts what targets must not hold that nobody has opened yet: to be done before there
+    /// is a newer checkpoint to start from.
+    pub fn note_unopened(&self) -> std::io::Result<()> {
+        let logs: Vec<Arc<SinkLog>> = self.open.lock().values().cloned().collect();
+        logs.iter().try_for_each(|log| log.unopened().note())
+    }
+
+    /// What targets must not hold, as somebody is to know it who goes on with what there is now: if nobody has
+    /// opened them yet, or has chosen what becomes of what they hold.
+    pub fn ahead(&self) -> Vec<(ObjectId, Ahead)> {
+        let began = *self.began.lock();
         let open = self.open.lock();
-        let mut ahead = Vec::new();
-        for (sink, log) in open.iter() {
-            ahead.extend(log.ahead()?.map(|epoch| (*sink, epoch)));
-        }
-        ahead.sort_unstable();
-        Ok(ahead)
+        let of_log = |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, log.unopened().to_carry(began)?));
+        let mut ahead: Vec<_> = open.iter().filter_map(of_log).collect();
+        ahead.sort_unstable_by_key(|(sink, _)| *sink);
+        ahead
     }
 
     /// Closes all logs: the next incarnation opens them anew.

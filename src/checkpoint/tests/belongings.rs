@@ -87,7 +87,7 @@ fn each_thing_goes_once_and_comes_back_where_it_was() {
     // Of the same promises nothing goes again, nor of the same catalog.
     assert_eq!(fixture.publish(&storage, 2, &of).1, 0);
     of.promised.push(fixture.part((0, 3), 6, "more"));
-    of.ahead = vec![(ObjectId(7), Epoch(1))];
+    of.ahead = vec![(ObjectId(7), Ahead::of(Epoch(1)))];
     let (last, objects) = fixture.publish(&storage, 3, &of);
     assert_eq!((objects, fixture.counts()), (1, [1, 2]));
     let files = vec!["0-1-0.log: ___onemore".to_owned(), "1-1-0.log: two".to_owned()];
@@ -98,7 +98,7 @@ fn each_thing_goes_once_and_comes_back_where_it_was() {
     let (manifest, objects) = fixture.publish(&next, 4, &of);
     assert_eq!(
         (objects, &manifest.promised, &last.ahead),
-        (0, &last.promised, &vec![(ObjectId(7), Epoch(1))])
+        (0, &last.promised, &vec![(ObjectId(7), Ahead::of(Epoch(1)))])
     );
     // Another catalog goes, what is delivered does not, and what nobody names any more is removed.
     of.catalog = catalog(2);

@@ -24,18 +24,39 @@ pub const BUCKET: &str = "simulated";
 /// Where checkpoints go, if they do.
 pub const CHECKPOINTS: &str = "s3://simulated/checkpoints";
 
+/// All that is there, by the last part of its place below the database's folder.
+fn all() -> Vec<Path> {
+    let Some(store) = STORE.with_borrow(Clone::clone) else { return Vec::new() };
+    let all = store.list(Some(&Path::from("checkpoints"))).collect::<Vec<_>>().now_or_never();
+    all.into_iter().flatten().flatten().map(|object| object.location).collect()
+}
+
+/// The records of the log, in order.
+fn records() -> Vec<Record> {
+    let Some(store) = STORE.with_borrow(Clone::clone) else { return Vec::new() };
+    let mut logs = all();
+    logs.retain(|path| path.parts().any(|part| part.as_ref() == "log"));
+    logs.sort_unstable();
+    let record = |path: &Path| {
+        let content = store.get(path).now_or_never()?.ok()?.bytes().now_or_never()?.ok()?;
+        let line = checked(std::str::from_utf8(&content).ok()?).ok()?.to_owned();
+        serde_json::from_str::<Record>(&line).ok()
+    };
+    logs.iter().filter_map(record).collect()
+}
+
 /// The epoch of the newest checkpoint there.
 pub fn newest_checkpoint() -> Option<Epoch> {
-    let store = STORE.with_borrow(Clone::clone)?;
-    let all = store.list(Some(&Path::from("checkpoints"))).collect::<Vec<_>>().now_or_never()?;
-    let logs = all.into_iter().flatten().map(|object| object.location);
-    let logs = logs.filter(|path| path.parts().any(|part| part.as_ref() == "log"));
-    let manifests = logs.filter_map(|path| {
-        let content = store.get(&path).now_or_never()?.ok()?.bytes().now_or_never()?.ok()?;
-        let line = checked(std::str::from_utf8(&content).ok()?).ok()?.to_owned();
-        serde_json::from_str::<Record>(&line).ok()?.manifest
-    });
-    manifests.map(|manifest| manifest.epoch).max()
+    records().into_iter().filter_map(|record| record.manifest).map(|manifest| manifest.epoch).max()
+}
+
+/// What a checkpoint from `since` on names and is not there.
+pub fn missing(since: Epoch) -> Vec<String> {
+    let there: Vec<String> = all().iter().map(ToString::to_string).collect();
+    let is_there = |object: &str| there.iter().any(|path| path.ends_with(&format!("/{object}")));
+    let manifests = records().into_iter().filter_map(|record| record.manifest);
+    let named = manifests.filter(|manifest| manifest.epoch >= since);
+    named.flat_map(|m| m.objects().map(str::to_owned).collect::<Vec<_>>()).filter(|o| !is_there(o)).collect()
 }
 
 /// What goes wrong with a request.

@@ -226,19 +226,29 @@ impl Simulation {
         self.check();
     }
 
-    fn create_sinks(&mut self) {
-        let of_source = ("SELECT split, pos, g FROM {ea}", "type = 'append-only'");
-        let sinks = [
+    /// The queries of sinks, and how they deliver.
+    fn sinks(&self) -> Vec<(&'static str, &'static str)> {
+        let mut sinks = vec![
             ("SELECT * FROM t2", "type = 'append-only'"),
             ("SELECT id, a, d FROM t0", "type = 'upsert', primary_key = 'id'"),
         ];
-        for (query, how) in sinks.into_iter().chain(self.has_sources().then_some(of_source)) {
-            let name = self.name("s");
-            let phases = if self.random.random() { ", commit_mode = 'two_phase'" } else { "" };
-            let sql = format!(
-                "CREATE SINK {name} AS {} WITH (connector = 'simulated', {how}{phases})",
-                sources::live(query)
-            );
+        sinks
+            .extend(self.has_sources().then_some(("SELECT split, pos, g FROM {ea}", "type = 'append-only'")));
+        sinks
+    }
+
+    /// The name of a new sink, and what creates it.
+    fn sink(&mut self, query: &str, how: &str) -> (String, String) {
+        let name = self.name("s");
+        let phases = if self.random.random() { ", commit_mode = 'two_phase'" } else { "" };
+        let query = sources::live(query);
+        let sql = format!("CREATE SINK {name} AS {query} WITH (connector = 'simulated', {how}{phases})");
+        (name, sql)
+    }
+
+    fn create_sinks(&mut self) {
+        for (query, how) in self.sinks() {
+            let (name, sql) = self.sink(query, how);
             self.until_created(&name, &sql, Some(query.to_owned()));
         }
     }
@@ -438,16 +448,23 @@ impl Simulation {
                 self.look_for_restore();
             }
         }
-        if std::mem::take(&mut self.damaged) {
-            let restored = db.history().recoveries().last().map_or(0, |recovery| recovery.epoch);
-            let held = std::mem::take(&mut self.held);
-            self.note_ahead(Epoch(restored), &held, &catalog);
-        }
         self.adopt(&catalog);
         if let Some(url) = &catalog.stopped {
             let stopped = self.clients.saved.iter().find(|saved| clients::url(saved.number) == *url);
             let saved = stopped.cloned().expect("what stopped it is whole");
             self.after_stop(&saved);
+        }
+    }
+
+    /// What was damaged may have cost the newest checkpoint: once the dataflow runs it is known which one it went
+    /// on from.
+    fn look_for_damage(&mut self) {
+        let Some(db) = self.db().filter(|db| self.damaged && db.is_ready()) else { return };
+        let Some(recovery) = db.history().recoveries().last().cloned() else { return };
+        if recovery.error.is_none() {
+            self.damaged = false;
+            let held = std::mem::take(&mut self.held);
+            self.note_ahead(Epoch(recovery.epoch), &held, &db.catalog());
         }
     }
 

@@ -39,6 +39,16 @@ pub struct Saved {
     pub tables: Tables,
     pub objects: BTreeMap<String, Option<String>>,
     pub numbers: BTreeMap<String, Option<u16>>,
+    /// Sinks whose targets were ahead, and stay it.
+    pub ahead: BTreeMap<ObjectId, Ahead>,
+}
+
+/// A target that holds what came after what was restored: it takes nothing.
+#[derive(Clone)]
+pub struct Ahead {
+    pub held: Held,
+    /// How many savepoints were begun when that was restored: later ones know of it.
+    pub saves: usize,
 }
 
 /// What clients know of the server.
@@ -69,8 +79,8 @@ pub struct Clients {
     /// Which RESTORE the catalog tells of, and the savepoint that was last asked for.
     pub restored: u64,
     pub restoring: Option<usize>,
-    /// Sinks whose targets hold what came after the savepoint that was restored: they take nothing.
-    pub ahead: BTreeMap<ObjectId, Held>,
+    /// Sinks whose targets are ahead of what was restored.
+    pub ahead: BTreeMap<ObjectId, Ahead>,
 }
 
 /// Where the savepoint of a number is.
@@ -149,7 +159,7 @@ impl Clients {
         self.logged.clear();
         self.objects = saved.objects.clone();
         self.numbers = saved.numbers.clone();
-        self.ahead.clear();
+        self.ahead = saved.ahead.clone();
         self.recount();
     }
 }
@@ -184,6 +194,7 @@ impl Simulation {
             tables: clients.at(position),
             objects: clients.objects.clone(),
             numbers: clients.numbers.clone(),
+            ahead: clients.ahead.clone().into_iter().filter(|(_, ahead)| ahead.saves < number).collect(),
         })
     }
 
@@ -229,7 +240,8 @@ impl Simulation {
             let held = had.get(&sink.id).cloned().unwrap_or_default();
             if held.epoch() > epoch {
                 self.trace.say(format!("the target of {} is ahead: {}", sink.name, held.epoch()));
-                self.clients.ahead.insert(sink.id, held);
+                let saves = self.clients.saves;
+                self.clients.ahead.insert(sink.id, Ahead { held, saves });
             }
         }
     }

@@ -187,11 +187,17 @@ impl Disk {
         self.place().join(CHECKPOINTS)
     }
 
-    /// Damages the newest checkpoint's files. Returns what it did, in words.
+    /// Damages the newest checkpoint's files, or removes all. Returns what it did, in words.
     pub fn damage(&self, random: &mut StdRng) -> Option<String> {
         let root = self.checkpoints();
         let dir = crate::checkpoint::gc::directory(&root, newest_manifest(&root));
         let manifest = Manifest::read(&dir).ok()??;
+        if random.random() {
+            std::fs::remove_dir_all(&root).ok()?;
+            std::fs::create_dir(&root).ok()?;
+            self.settle();
+            return Some("all checkpoints on the disk are gone".to_owned());
+        }
         let file = manifest.files.iter().filter(|file| file.size > 0).collect::<Vec<_>>();
         let file = file.choose(random)?;
         let path = dir.join(&file.name);

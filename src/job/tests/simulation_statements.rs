@@ -12,7 +12,8 @@ impl Simulation {
             return;
         }
         match self.random.random_range(0..20) {
-            0..=8 => self.change_views(),
+            0..=1 => self.change_sinks(),
+            2..=8 => self.change_views(),
             9..=15 => self.rescale(),
             16..=17 => self.save(),
             _ => self.restore(),
@@ -33,6 +34,21 @@ impl Simulation {
             let (query, name) = (self.query(), self.name("v"));
             let sql = format!("CREATE MATERIALIZED VIEW {name} AS {}", sources::live(&query));
             self.create(&name, &sql, Some(query));
+        }
+    }
+
+    /// Creates or drops a sink.
+    fn change_sinks(&mut self) {
+        let sinks: Vec<String> =
+            self.clients.objects.keys().filter(|n| n.starts_with('s')).cloned().collect();
+        if sinks.len() < 2 {
+            let sinks = self.sinks();
+            let (query, how) = sinks[self.random.random_range(0..sinks.len())];
+            let (name, sql) = self.sink(query, how);
+            self.create(&name, &sql, Some(query.to_owned()));
+        } else if self.random.random_ratio(1, 2) {
+            let name = sinks[self.random.random_range(0..sinks.len())].clone();
+            self.drop_object(&name);
         }
     }
 

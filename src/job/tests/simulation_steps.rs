@@ -58,6 +58,7 @@ impl Simulation {
         let visible = db.visible();
         let now = (visible.epoch, visible.dml_position);
         self.look_for_restore();
+        self.look_for_damage();
         // Zero: a RESTORE has just taken it away.
         if now.0 != self.visible.0 && now.0 > Epoch::ZERO {
             assert!(now.0 > self.newest, "epoch {} is visible after {}", now.0, self.newest);
@@ -269,14 +270,24 @@ impl Simulation {
         assert_eq!(self.visible.1, self.clients.position(), "what is acknowledged is visible");
         self.check_rows(true);
         self.disk.check();
+        let missing = simulated_store::missing(Epoch(self.clients.restored));
+        assert!(missing.is_empty(), "{missing:?} are named, and not there");
         let wrong = target::wrong();
         assert!(wrong.is_empty(), "{wrong:?}");
         let Some(db) = self.db() else { return };
         let (catalog, visible) = (db.catalog(), db.visible());
+        let promised = self.disk.newest().map_or_else(Vec::new, |manifest| manifest.handles);
+        let of_nobody = promised.iter().find(|handle| catalog.by_id(handle.sink).is_none());
+        assert!(of_nobody.is_none(), "{of_nobody:?} of a dropped sink is promised still");
         for object in catalog.objects().filter(|o| o.kind() == ObjectKind::Sink) {
             let Some(Some(query)) = self.clients.objects.get(&object.name.name) else { continue };
-            if let Some(held) = self.clients.ahead.get(&object.id) {
-                assert_eq!(*held, target::held(object.id), "the target of {}, which is ahead", object.name);
+            if let Some(ahead) = self.clients.ahead.get(&object.id) {
+                assert_eq!(
+                    ahead.held,
+                    target::held(object.id),
+                    "the target of {}, which is ahead",
+                    object.name
+                );
                 continue;
             }
             let expected = Oracle::get()
