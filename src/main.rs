@@ -214,9 +214,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("weir: {error}");
-            if let ServerError::Database(error) = &error
-                && let Some(hint) = &error.hint
-            {
+            if let Some(hint) = error.hint() {
                 eprintln!("  hint: {hint}");
             }
             ExitCode::FAILURE

@@ -94,6 +94,7 @@ fn health_and_metrics_answer() {
         .args(["--data-dir", &dir.path().display().to_string()])
         .args(["--listen", &format!("127.0.0.1:{listen}"), "--http", &format!("127.0.0.1:{http}")])
         .stdin(Stdio::null())
+    refused(&["--data-dir", &data, "--set", "checkpoint.timeout=0"], "hint: Write a time from 100ms to 1d.");
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
