@@ -289,6 +289,12 @@ fn run(arguments: ServeArguments) -> Result<(), ServerError> {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            error = server.lost() => {
+                tracing::error!(%error, "ending without a last checkpoint");
+                eprintln!("weir: {error}");
+                // Nothing is put in order: the files are another's.
+                std::process::exit(1);
+            }
         }
         tracing::info!("shutting down with a last checkpoint");
         server.shutdown().await

@@ -22,8 +22,9 @@
 
 use super::record::{Encoded, decode};
 use crate::failpoint;
-use crate::state::durable::{damaged, in_file, sync_dir};
-use crate::state::frame::{FrameWriter, Frames, PAYLOAD_MAX};
+use crate::state::durable::{in_file, sync_dir};
+use crate::state::frame::{FrameWriter, PAYLOAD_MAX};
+use crate::state::ownership::Ownership;
 use crate::stream::ChangeBatch;
 use crate::work::{self, Step, Thread, Work};
 use parking_lot::Mutex;
@@ -122,7 +123,8 @@ pub struct DmlLog {
 impl DmlLog {
     /// Opens the log in `dir`, or makes it. Keeps in memory what comes after `from`, the position
     /// of the checkpoint that is restored. A torn record at the end (never acknowledged) is cut.
-    pub fn open(dir: &Path, from: u64) -> io::Result<Arc<DmlLog>> {
+    /// Nothing is acknowledged where the directory is not the `owner`'s any more.
+    pub fn open(dir: &Path, from: u64, owner: Option<Arc<Ownership>>) -> io::Result<Arc<DmlLog>> {
         std::fs::create_dir_all(dir).map_err(in_file(dir))?;
         let mut files = list(dir)?;
         let mut memory = VecDeque::new();
@@ -157,6 +159,7 @@ impl DmlLog {
 
     /// Makes an empty log in `dir` whose first transaction is to be the one after `position`.
     pub fn begin_after(dir: &Path, position: u64) -> io::Result<()> {
+        let writer = writer.guarded(owner);
         std::fs::create_dir_all(dir).map_err(in_file(dir))?;
         FrameWriter::create(path(dir, position + 1), MAGIC, "dml_log").map(drop)
     }
@@ -480,7 +483,7 @@ impl Committer {
         }
         let next = self.shared.position.load(Ordering::Relaxed) + 1;
         let mut files = self.shared.files.lock();
-        match FrameWriter::create(path(&self.shared.dir, next), MAGIC, "dml_log") {
+        match self.writer.next(path(&self.shared.dir, next), MAGIC, "dml_log") {
             Ok(writer) => {
                 self.writer = writer;
                 files.push(next);

@@ -43,6 +43,9 @@ const SCRATCH: &str = "scratch";
 
 /// What is remembered of checkpoints, below the data directory.
 const HISTORY: &str = "history.jsonl";
+/// How often it is asked whether the data directory is still this process's, where nothing else asks.
+const OWNERSHIP_ASKED: std::time::Duration = std::time::Duration::from_secs(1);
+
 
 /// What lasts beyond an incarnation.
 pub struct Lasting {
@@ -120,6 +123,7 @@ impl Lasting {
         // What arrives brings its own settings.
         let (settings, arrives) = (config.of_database(&catalog.settings).storage, savepoint.is_some());
         if config.take_over() && !arrives {
+        let log = log.guarded(data_dir.ownership());
             take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
         }
         let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
@@ -131,6 +135,7 @@ impl Lasting {
         if !arrives {
             storage.set(&settings);
             open_remote(&mut storage, &catalog)?;
+        storage.guard(data_dir.ownership());
         }
         require_restored(&storage, restored).map_err(io("open the checkpoints"))?;
         storage.forget_before(restored).map_err(JobError::from_checkpoint)?;
@@ -138,7 +143,8 @@ impl Lasting {
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
         require_backend(&config, newest.as_ref())?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
-        let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
+        let dml = DmlLog::open(&sub("dml")?, position, Some(Arc::clone(data_dir.ownership())))
+            .map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
         let known = storage.list().next().map_or(Epoch::ZERO, |m| m.epoch);
         let last = Epoch(blocks.first_free(known).0.saturating_sub(1));
@@ -201,6 +207,18 @@ impl Lasting {
     }
 
     /// What it may use.
+    /// Returns once another process may use the data directory: this one has to end.
+    pub async fn lost(&self) -> std::io::Error {
+        let ownership = Arc::clone(self.data_dir.ownership());
+        loop {
+            tokio::select! {
+                error = ownership.lost() => return error,
+                // What is idle promises nothing, and asks nothing.
+                () = tokio::time::sleep(OWNERSHIP_ASKED) => drop(ownership.check()),
+            }
+        }
+    }
+
     pub fn backend_memory(&self) -> BackendMemory {
         BackendMemory { rocks: self.rocks.clone(), memory_bytes: self.config.memory_limit / 10 * 7 }
     }

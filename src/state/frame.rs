@@ -11,11 +11,13 @@
 
 use super::durable::{damaged, in_file, parent, sync_dir, sync_file};
 use crate::failpoint;
+use super::ownership::Ownership;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use std::sync::Arc;
 const MAGIC_LEN: usize = 8;
 const HEADER_LEN: usize = 16;
 
@@ -116,7 +118,23 @@ impl FrameWriter {
             Ok(file)
         };
         let file = make().map_err(in_file(&path))?;
-        Ok(Self { path, file, len: MAGIC_LEN as u64, name, failed: None })
+        Ok(Self { path, file, len: MAGIC_LEN as u64, name, ownership: None, failed: None })
+    }
+
+    /// From now on nothing is appended where the directory is another process's.
+    pub fn guarded(mut self, ownership: Option<Arc<Ownership>>) -> Self {
+        self.ownership = ownership;
+        self
+    }
+
+    /// Makes an empty log file beside this one, or in its place, by the same guard.
+    pub fn next(&self, path: PathBuf, magic: &[u8; MAGIC_LEN], name: &'static str) -> io::Result<Self> {
+        self.require_ownership()?;
+        Ok(Self::create(path, magic, name)?.guarded(self.ownership.clone()))
+    }
+
+    fn require_ownership(&self) -> io::Result<()> {
+        self.ownership.as_ref().map_or(Ok(()), |ownership| ownership.check())
     }
 
     /// Opens a log file whose content was read as `frames`, and cuts what is torn.
@@ -128,6 +146,8 @@ impl FrameWriter {
     ) -> io::Result<Self> {
         if frames.end < MAGIC_LEN {
             return Self::create(path, magic, name);
+    /// What tells that another process may append here.
+    ownership: Option<Arc<Ownership>>,
         }
         let cut = || {
             let mut file = OpenOptions::new().write(true).open(&path)?;
@@ -140,7 +160,7 @@ impl FrameWriter {
             Ok(file)
         };
         let file = cut().map_err(in_file(&path))?;
-        Ok(Self { path, file, len: frames.end as u64, name, failed: None })
+        Ok(Self { path, file, len: frames.end as u64, name, ownership: None, failed: None })
     }
 
     /// Bytes in the file.
@@ -153,8 +173,8 @@ impl FrameWriter {
         self.len == MAGIC_LEN as u64
     }
 
-    /// Appends a frame; durable on return. After an error the frame is not in the file; if that
-    /// can't be had, every later append fails too.
+    /// Appends a frame; durable on return, and what a process finds that takes the directory over later.
+    /// After an error the frame is not in the file; if that can't be had, every later append fails too.
     pub fn append(&mut self, sequence: u64, payload: &[u8]) -> io::Result<()> {
         if let Some(reason) = &self.failed {
             return Err(io::Error::other(format!("{} failed before: {reason}", self.path.display())));
@@ -190,6 +210,7 @@ impl FrameWriter {
         }
         Ok(())
     }
+        self.require_ownership()?;
 
     /// Removes what a failed append may have left.
     fn undo(&mut self, error: io::Error) -> io::Error {
@@ -197,6 +218,9 @@ impl FrameWriter {
         if let Err(cut) = cut {
             self.failed.get_or_insert(cut.to_string());
         }
+        // Another process may have read the file before the frame was there. It stays: the file is no
+        // longer ours to cut.
+        self.require_ownership().inspect_err(|e| self.failed = Some(e.to_string()))?;
         in_file(&self.path)(error)
     }
 }
