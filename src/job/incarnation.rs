@@ -9,7 +9,9 @@ use super::arrival::Opened;
 use super::committers::Committers;
 use super::leftovers::{CatalogNow, Leftovers};
 use super::manager::{Binding, JobError};
-use super::opening::{open_remote, require_backend, require_restored, require_whole, take_over};
+use super::opening::{
+    open_remote, require_backend, require_never_any, require_restored, require_whole, take_over,
+};
 use super::restart_policy::{Failures, Verdict};
 use super::running::Running;
 use super::storing::{Fingerprints, Storing};
@@ -142,6 +144,10 @@ impl Lasting {
         require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
         require_backend(&config, newest.as_ref())?;
+        let history = History::open(&data_dir.root().join(HISTORY));
+        if newest.is_none() && !arrives {
+            require_never_any(&storage, &history)?;
+        }
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position, Some(Arc::clone(data_dir.ownership())))
             .map_err(io("open the DML log"))?;
@@ -155,7 +161,6 @@ impl Lasting {
         let nothing: Arc<dyn crate::state::store::StateRead> =
             crate::state::memory::MemoryStore::default().snapshot();
         let visible = Visible { epoch: Epoch::ZERO, dml_position: 0, state: nothing };
-        let history = History::open(&data_dir.root().join(HISTORY));
         let lasting = Arc::new(Lasting {
             rocks: RocksMemory::new(cache, cache / 2),
             epochs: Arc::new(Mutex::new(Epochs { blocks, last })),
