@@ -37,8 +37,8 @@ impl FileCatalogLog {
         let mut snapshot = read_image(&dir.join("catalog.image"))?;
         let path = dir.join("catalog.log");
         let log = if path.exists() {
-            let frames = Frames::read(&path, LOG_MAGIC, true)?;
             let merged = snapshot.version;
+            let frames = Frames::read_from(&path, LOG_MAGIC, true, merged + 1)?;
             for (version, changes) in frames.iter().filter(|(version, _)| *version > merged) {
                 snapshot = apply(&snapshot, version, changes).map_err(|e| damaged(&path, e))?;
             }

@@ -165,6 +165,54 @@ async fn damage_in_the_middle_is_an_error_that_names_the_file() {
 }
 
 #[tokio::test]
+async fn damage_before_the_checkpoint_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    fill(&log, 1..=6).await;
+    drop(log);
+    let file = path(dir.path(), 1);
+    let bytes = std::fs::read(&file).unwrap();
+    let frames = Frames::read(&file, MAGIC, true).unwrap();
+    let frames: Vec<_> = frames.iter().map(|(_, payload)| 16 + payload.len()).collect();
+    assert_eq!(frames.len(), 6, "one each");
+    let end = |n: usize| 8 + frames[..n].iter().sum::<usize>();
+    for at in (8..bytes.len()).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        std::fs::write(&file, damaged).unwrap();
+        match DmlLog::open(dir.path(), 3, None) {
+            Ok(log) if at < end(3) => {
+                holds(&log, 4..=6);
+                fill(&log, 7..=8).await;
+                log.forget(8);
+                log.rewind(3).unwrap();
+                holds(&log, 4..=8);
+                drop(log);
+                assert!(DmlLog::open(dir.path(), 0, None).is_err(), "an older checkpoint needs it");
+                let log = DmlLog::open(dir.path(), 3, None).unwrap();
+                holds(&log, 4..=8);
+                log.cut(6).unwrap();
+                assert!(!file.exists(), "it goes when nothing of it is needed");
+                drop(log);
+                holds(&DmlLog::open(dir.path(), 6, None).unwrap(), 7..=8);
+            }
+            // Whether the last was acknowledged can't be told.
+            Ok(log) => {
+                assert!(at >= end(5), "{at}");
+                holds(&log, 4..=5);
+            }
+            Err(error) => {
+                assert!((end(3)..end(5)).contains(&at), "{at} {error}");
+                assert!(error.to_string().contains("00001.log is damaged"), "{error}");
+            }
+        }
+        for first in list(dir.path()).unwrap() {
+            std::fs::remove_file(path(dir.path(), first)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_log_that_lost_its_end_never_gives_a_position_twice() {
     let dir = tempfile::tempdir().unwrap();
     let log = DmlLog::open(dir.path(), 0, None).unwrap();
