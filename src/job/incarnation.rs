@@ -43,11 +43,11 @@ const LIVE: &str = "live";
 /// Where stores are that a savepoint is read from, or made for, below the data directory.
 const SCRATCH: &str = "scratch";
 
-/// What is remembered of checkpoints, below the data directory.
-const HISTORY: &str = "history.jsonl";
 /// How often it is asked whether the data directory is still this process's, where nothing else asks.
 const OWNERSHIP_ASKED: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// What is remembered of checkpoints, below the data directory.
+const HISTORY: &str = "history.jsonl";
 
 /// What lasts beyond an incarnation.
 pub struct Lasting {
@@ -116,16 +116,17 @@ impl Lasting {
     /// Opens everything in the data directory that `config` names, or makes it.
     pub fn open(config: Arc<Config>, binding: Binding) -> Result<Arc<Lasting>, JobError> {
         let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
+        super::places::check_config(&config)?;
         let Opened { mut data_dir, savepoint, came_back } = super::arrival::data_dir(&config)?;
         // Live directories of dead processes are scratch.
         let remove = |scratch: &&str| drop(std::fs::remove_dir_all(data_dir.root().join(scratch)));
         [LIVE, SCRATCH].iter().for_each(remove);
         let of_catalog = data_dir.subdirectory("catalog").map_err(io("make a directory"))?;
         let (log, catalog) = FileCatalogLog::open(&of_catalog).map_err(io("open the catalog"))?;
+        let log = log.guarded(data_dir.ownership());
         // What arrives brings its own settings.
         let (settings, arrives) = (config.of_database(&catalog.settings).storage, savepoint.is_some());
         if config.take_over() && !arrives {
-        let log = log.guarded(data_dir.ownership());
             take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
         }
         let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
@@ -134,20 +135,20 @@ impl Lasting {
         staged::settle(&root, restored).map_err(JobError::from_checkpoint)?;
         let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
+        storage.guard(data_dir.ownership());
         if !arrives {
             storage.set(&settings);
             open_remote(&mut storage, &catalog)?;
-        storage.guard(data_dir.ownership());
         }
         require_restored(&storage, restored).map_err(io("open the checkpoints"))?;
         storage.forget_before(restored).map_err(JobError::from_checkpoint)?;
         require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
-        require_backend(&config, newest.as_ref())?;
         let history = History::open(&data_dir.root().join(HISTORY));
         if newest.is_none() && !arrives {
             require_never_any(&storage, &history)?;
         }
+        require_backend(&config, newest.as_ref())?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position, Some(Arc::clone(data_dir.ownership())))
             .map_err(io("open the DML log"))?;
@@ -206,12 +207,6 @@ impl Lasting {
         Ok(dir)
     }
 
-    /// What holds the state.
-    pub fn backend(&self) -> Backend {
-        Backend::of_setting(self.config.state_backend())
-    }
-
-    /// What it may use.
     /// Returns once another process may use the data directory: this one has to end.
     pub async fn lost(&self) -> std::io::Error {
         let ownership = Arc::clone(self.data_dir.ownership());
@@ -224,6 +219,12 @@ impl Lasting {
         }
     }
 
+    /// What holds the state.
+    pub fn backend(&self) -> Backend {
+        Backend::of_setting(self.config.state_backend())
+    }
+
+    /// What it may use.
     pub fn backend_memory(&self) -> BackendMemory {
         BackendMemory { rocks: self.rocks.clone(), memory_bytes: self.config.memory_limit / 10 * 7 }
     }
