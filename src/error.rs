@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::job::manager::JobError;
 use std::net::SocketAddr;
+use weir_catalog::ClientError;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -43,4 +44,15 @@ pub enum ServerError {
     /// External.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+}
+
+impl ServerError {
+    /// What to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ServerError::Config(error) => error.hint(),
+            ServerError::Database(error) => error.hint(),
+            _ => None,
+        }
+    }
 }

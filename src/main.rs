@@ -214,9 +214,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("weir: {error}");
-            if let ServerError::Database(error) = &error
-                && let Some(hint) = &error.hint
-            {
+            if let Some(hint) = error.hint() {
                 eprintln!("  hint: {hint}");
             }
             ExitCode::FAILURE
@@ -291,6 +289,12 @@ fn run(arguments: ServeArguments) -> Result<(), ServerError> {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            error = server.lost() => {
+                tracing::error!(%error, "ending without a last checkpoint");
+                eprintln!("weir: {error}");
+                // Nothing is put in order: the files are another's.
+                std::process::exit(1);
+            }
         }
         tracing::info!("shutting down with a last checkpoint");
         server.shutdown().await

@@ -91,6 +91,12 @@ impl RunningServer {
         &self.serve
     }
 
+    /// Returns once another process may use the data directory. Then end the process: what is left of it
+    /// promises nothing more, but what it still writes is in the other's way.
+    pub async fn lost(&self) -> std::io::Error {
+        self.serve.database().lost().await
+    }
+
     /// Ends cleanly: clients are told, a last checkpoint is taken, everything stops.
     pub async fn shutdown(self) -> Result<(), ServerError> {
         self.stop.cancel();

@@ -12,14 +12,16 @@ pub fn parse_bool(value: &str) -> Option<bool> {
     }
 }
 
-fn split_unit(value: &str) -> Option<(f64, &str)> {
-    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let number = value[..end].parse().ok()?;
-    Some((number, value[end..].trim()))
+/// A number and what follows it.
+pub fn split_unit(value: &str) -> Option<(f64, &str)> {
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
+    let (number, unit) = value.split_at(value.len() - digits.len() + end);
+    Some((number.parse().ok()?, unit.trim()))
 }
 
-/// Reads `100ms`, `1s`, `10min`; without a unit, milliseconds.
-pub fn parse_duration(value: &str) -> Option<Duration> {
+/// The seconds that `100ms`, `1s`, `10min` mean, also negative ones; without a unit, milliseconds.
+pub fn seconds_of(value: &str) -> Option<f64> {
     let (number, unit) = split_unit(value)?;
     let seconds = match unit {
         "us" => 1e-6,
@@ -30,7 +32,12 @@ pub fn parse_duration(value: &str) -> Option<Duration> {
         "d" => 86_400.0,
         _ => return None,
     };
-    Duration::try_from_secs_f64(number * seconds).ok()
+    Some(number * seconds)
+}
+
+/// Reads `100ms`, `1s`, `10min`; without a unit, milliseconds.
+pub fn parse_duration(value: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds_of(value)?).ok()
 }
 
 /// Writes a duration in its largest whole unit, as PostgreSQL does.
@@ -45,8 +52,8 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
-/// Reads `64MB`, `1GB`; without a unit, bytes.
-pub fn parse_bytes(value: &str) -> Option<u64> {
+/// The bytes that `64MB`, `1GB` mean, also negative ones; without a unit, bytes.
+pub fn bytes_of(value: &str) -> Option<f64> {
     let (number, unit) = split_unit(value)?;
     let scale = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,
@@ -56,7 +63,12 @@ pub fn parse_bytes(value: &str) -> Option<u64> {
         "tb" | "tib" => 1024f64.powi(4),
         _ => return None,
     };
-    Some((number * scale) as u64)
+    Some(number * scale)
+}
+
+/// Reads `64MB`, `1GB`; without a unit, bytes.
+pub fn parse_bytes(value: &str) -> Option<u64> {
+    bytes_of(value).filter(|bytes| *bytes >= 0.0).map(|bytes| bytes as u64)
 }
 
 /// Writes a size in its largest whole unit.
@@ -101,6 +113,7 @@ pub fn available_memory() -> usize {
         .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok());
     machine.into_iter().chain(cgroup).min().unwrap_or(1 << 30)
 }
+
 /// `ISO` and an order of day, month and year, as SHOW prints it.
 pub fn date_style(value: &str) -> Option<String> {
     let mut order = "MDY";

@@ -18,11 +18,13 @@ use super::gc;
 use super::manifest::{FILE_NAME, Manifest, StateFile};
 use crate::failpoint;
 use crate::state::durable::{damaged, in_file, sync_dir, sync_file};
+use crate::state::ownership::Ownership;
 use crate::stream::Epoch;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use uuid::Uuid;
 
 const GENERATION: &str = "generation-";
@@ -34,6 +36,8 @@ pub struct LocalStorage {
     root: PathBuf,
     database: Uuid,
     generation: u64,
+    /// What tells that another process may write here.
+    ownership: Option<Arc<Ownership>>,
 }
 
 impl LocalStorage {
@@ -67,7 +71,12 @@ impl LocalStorage {
 
     /// The same before anybody has opened it: nothing is written as `generation` yet.
     pub fn at(root: &Path, database: Uuid, generation: u64) -> Self {
-        Self { root: root.to_owned(), database, generation }
+        Self { root: root.to_owned(), database, generation, ownership: None }
+    }
+
+    /// From now on nothing is completed or removed where the directory is another process's.
+    pub fn guard(&mut self, ownership: &Arc<Ownership>) {
+        self.ownership = Some(Arc::clone(ownership));
     }
 
     /// Where it is.
@@ -93,12 +102,19 @@ impl LocalStorage {
         manifest.generation = self.generation;
         failpoint::hit("checkpoint.before_manifest")?;
         self.require_generation()?;
-        manifest.write(dir)
+        manifest.write(dir)?;
+        // Another process may have looked for checkpoints before this one was there: nobody is told of it.
+        self.require_generation()
     }
 
     /// Removes the checkpoint of `epoch`, or what there is of one that was not completed.
     pub fn remove(&self, epoch: Epoch) -> io::Result<()> {
+        self.require_ownership()?;
         gc::remove(&self.root, epoch)
+    }
+
+    fn require_ownership(&self) -> io::Result<()> {
+        self.ownership.as_ref().map_or(Ok(()), |ownership| ownership.check())
     }
 
     /// Checks the size and checksum of every file that `manifest` names.
@@ -153,6 +169,7 @@ impl LocalStorage {
 
     /// Fails if another process has taken over.
     fn require_generation(&self) -> io::Result<()> {
+        self.require_ownership()?;
         match self.generations()?.iter().max() {
             Some(newest) if *newest == self.generation => Ok(()),
             newest => {

@@ -348,9 +348,33 @@ fn error(error: &object_store::Error) -> io::Error {
         Error::AlreadyExists { .. } | Error::Precondition { .. } => io::ErrorKind::AlreadyExists,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
         Error::NotImplemented { .. } | Error::NotSupported { .. } => io::ErrorKind::Unsupported,
+        // What the kernel said of a file.
+        Error::Generic { source, .. } => {
+            let kind = kind_of(source.as_ref());
+            return io::Error::new(kind, without_queries(&source.to_string()));
+        }
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, without_queries(&error.to_string()))
+}
+
+/// What is behind an error, as far as it says more than that it failed.
+fn kind_of(mut error: &(dyn std::error::Error + 'static)) -> io::ErrorKind {
+    loop {
+        if let Some(found) = error.downcast_ref::<io::Error>() {
+            return match found.kind() {
+                kind @ (io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::StorageFull
+                | io::ErrorKind::NotADirectory) => kind,
+                _ => io::ErrorKind::Other,
+            };
+        }
+        match error.source() {
+            Some(source) => error = source,
+            None => return io::ErrorKind::Other,
+        }
+    }
 }
 
 fn without_queries(text: &str) -> String {

@@ -28,6 +28,7 @@ use super::transfer::Cancel;
 use super::upload::Uploaded;
 use crate::config::StorageSettings;
 use crate::state::durable::damaged;
+use crate::state::ownership::Ownership;
 use crate::stream::Epoch;
 use parking_lot::Mutex;
 use std::io;
@@ -112,6 +113,11 @@ impl CheckpointStorage {
         };
         storage.sort();
         Ok(storage)
+    }
+
+    /// From now on nothing is completed or removed where the data directory is another process's.
+    pub fn guard(&mut self, ownership: &Arc<Ownership>) {
+        self.local.guard(ownership);
     }
 
     /// Where its directories are.

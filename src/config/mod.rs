@@ -5,11 +5,10 @@
 //! spelling that SHOW prints. [`Config`] holds what a server was started with, typed.
 
 mod database;
+mod kind;
 mod storage;
 
-use crate::units::{
-    available_memory, date_style, distance, memory_size, parse_bool, parse_percent, time_zone,
-};
+use crate::units::{available_memory, distance, memory_size};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,38 +17,9 @@ use weir_catalog::{ClientError, SqlState};
 pub use crate::units::{TlsSettings, Users, format_bytes, format_duration, parse_bytes, parse_duration};
 use database::or_cores;
 pub use database::{DatabaseConfig, RestartSettings, RestartStrategy, StorageSettings};
+use kind::POSTGRES_TIMEOUT;
+pub use kind::{Kind, Off, Range};
 pub use storage::{StorageScheme, StorageUrl};
-
-/// What a setting's text means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `on` or `off`.
-    Bool,
-    /// A time: `100ms`, `1s`, `10min`; without a unit, milliseconds.
-    Duration,
-    /// A time, or `auto`: Weir chooses.
-    DurationOrAuto,
-    /// A size: `64MB`, `1GB`; without a unit, bytes.
-    Bytes,
-    /// A size, or a share of what there is: `60%`.
-    Memory,
-    /// A whole number within bounds.
-    Integer(i64, i64),
-    /// Any text.
-    Text,
-    /// Users and their passwords, which are never shown.
-    Users,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// An address and port.
-    Address,
-    /// `ISO` and an order of day, month and year.
-    DateStyle,
-    /// A time zone's name or offset.
-    TimeZone,
-    /// `local`, or the URL of an object store.
-    StorageUrl,
-}
 
 /// Who may change a setting, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,22 +69,22 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("application_name", Kind::Text, "", Scope::Session, "The client's name for itself."),
     setting("auth.users", Kind::Users, "", Scope::Server, "Who may connect, as name:password, name:password; a password may be what PostgreSQL stores of one. None: everybody, from loopback only."),
     setting("background_ddl", Kind::Bool, "off", Scope::Session, "Whether CREATE returns before the new relation is filled."),
-    setting("barrier.interval", Kind::Duration, "100ms", Scope::Database, "The time between ticks: how fresh results are."),
+    setting("barrier.interval", Kind::Duration(Range { least: "1ms", most: "1h", off: Off::Never }), "100ms", Scope::Database, "The time between ticks: how fresh results are."),
     setting("bytea_output", Kind::Choice(&["hex", "escape"]), "hex", Scope::Session, "The text form of bytea."),
     setting("checkpoint.compression", Kind::Choice(&["zstd", "none"]), "zstd", Scope::Database, "How files are compressed on their way to checkpoint.storage; what is local stays as it is."),
-    setting("checkpoint.interval", Kind::Duration, "1s", Scope::Database, "The time between checkpoints; 0: only on demand."),
+    setting("checkpoint.interval", Kind::Duration(Range { least: "10ms", most: "1d", off: Off::Zero }), "1s", Scope::Database, "The time between checkpoints; 0 or off: only on demand."),
     setting("checkpoint.max_concurrent", Kind::Integer(1, 16), "1", Scope::Database, "How many checkpoints may be pending at once."),
     setting("checkpoint.max_retained", Kind::Integer(1, 1000), "3", Scope::Database, "How many completed checkpoints are kept."),
-    setting("checkpoint.aligned_timeout", Kind::Duration, "0", Scope::Database, "How long a checkpoint waits for its barrier to pass through full channels; then the barrier overtakes their rows, which become part of the checkpoint. 0: it waits until checkpoint.timeout."),
-    setting("checkpoint.min_pause", Kind::Duration, "0", Scope::Database, "The least time from one checkpoint's end to the next one's start."),
-    setting("checkpoint.phase", Kind::DurationOrAuto, "auto", Scope::Database, "Where in the interval, by the clock, checkpoints are triggered; auto: databases of one machine are spread over it."),
+    setting("checkpoint.aligned_timeout", Kind::Duration(Range { least: "1ms", most: "1d", off: Off::Word }), "off", Scope::Database, "How long a checkpoint waits for its barrier to pass through full channels; then the barrier overtakes their rows, which become part of the checkpoint. off: it waits until checkpoint.timeout."),
+    setting("checkpoint.min_pause", Kind::Duration(Range { least: "1ms", most: "1d", off: Off::Zero }), "0", Scope::Database, "The least time from one checkpoint's end to the next one's start."),
+    setting("checkpoint.phase", Kind::DurationOrAuto(Range { least: "0", most: "1d", off: Off::Never }), "auto", Scope::Database, "Where in the interval, by the clock, checkpoints are triggered; auto: databases of one machine are spread over it."),
     setting("checkpoint.storage", Kind::StorageUrl, "local", Scope::Database, "Where checkpoints are kept: local (the data directory), or as well at a URL (s3://, gs://, az://, hdfs://, file://); credentials come from the environment."),
     setting("checkpoint.storage_retries", Kind::Integer(0, 100), "5", Scope::Database, "How often a request to checkpoint.storage is tried again, after growing pauses, before its checkpoint fails."),
     setting("checkpoint.take_over", Kind::Bool, "off", Scope::Server, "Whether a start goes on where another server, which has a copy of this data directory, has written to checkpoint.storage; that one is fenced off."),
-    setting("checkpoint.timeout", Kind::Duration, "10min", Scope::Database, "The age at which a pending checkpoint is aborted."),
+    setting("checkpoint.timeout", Kind::Duration(Range { least: "100ms", most: "1d", off: Off::Never }), "10min", Scope::Database, "The age at which a pending checkpoint is aborted."),
     setting("checkpoint.tolerable_failures", Kind::Integer(0, 1000), "3", Scope::Database, "Failed checkpoints in a row before the dataflow restarts."),
     setting("checkpoint.transfers", Kind::Integer(1, 64), "8", Scope::Database, "Files that are uploaded to checkpoint.storage, or downloaded from there, at once."),
-    setting("checkpoint.upload_limit", Kind::Bytes, "0B", Scope::Database, "Bytes a second that go to checkpoint.storage at most; 0: no limit."),
+    setting("checkpoint.upload_limit", Kind::Bytes(Range { least: "64kB", most: "1TB", off: Off::Zero }), "0B", Scope::Database, "Bytes a second that go to checkpoint.storage at most; 0: no limit."),
     setting("client_encoding", Kind::Choice(&["UTF8"]), "UTF8", Scope::Session, "The client's character encoding."),
     setting("client_min_messages", Kind::Choice(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", Scope::Session, "The least severe messages that are sent to the client."),
     setting("data_dir", Kind::Text, "./weir-data", Scope::Server, "The directory that holds everything."),
@@ -124,36 +94,36 @@ pub const SETTINGS: &[SettingSpec] = &[
     setting("default_transaction_read_only", Kind::Bool, "off", Scope::Session, "Whether transactions that don't say otherwise may only read."),
     setting("extra_float_digits", Kind::Integer(-15, 3), "1", Scope::Session, "Digits of floats in text; above 0: the shortest exact form."),
     setting("http", Kind::Address, "127.0.0.1:5691", Scope::Server, "The address of /healthz, /readyz and /metrics."),
-    setting("idle_in_transaction_session_timeout", Kind::Duration, "0", Scope::Session, "Accepted for compatibility."),
+    setting("idle_in_transaction_session_timeout", Kind::Duration(POSTGRES_TIMEOUT), "0", Scope::Session, "Accepted for compatibility."),
     setting("integer_datetimes", Kind::Bool, "on", Scope::Internal, "Timestamps are whole microseconds."),
     setting("IntervalStyle", Kind::Choice(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", Scope::Session, "The text form of intervals."),
     setting("is_superuser", Kind::Bool, "on", Scope::Internal, "Whether the user may do everything."),
     setting("lc_collate", Kind::Text, "C", Scope::Internal, "Text sorts by its bytes."),
     setting("lc_ctype", Kind::Text, "C.UTF-8", Scope::Internal, "How characters are classified."),
     setting("listen", Kind::Address, "127.0.0.1:4566", Scope::Server, "The address of the PostgreSQL protocol."),
-    setting("lock_timeout", Kind::Duration, "0", Scope::Session, "Accepted for compatibility; nothing is locked."),
+    setting("lock_timeout", Kind::Duration(POSTGRES_TIMEOUT), "0", Scope::Session, "Accepted for compatibility; nothing is locked."),
     setting("log.filter", Kind::Text, "info", Scope::Server, "What is logged, as tracing's filters are written."),
     setting("max_identifier_length", Kind::Integer(63, 63), "63", Scope::Internal, "Bytes of a name that clients may count on."),
     setting("max_index_keys", Kind::Integer(32, 32), "32", Scope::Internal, "The most columns that a key or index has, as PostgreSQL's drivers ask."),
-    setting("memory.limit", Kind::Memory, "60%", Scope::Server, "Bytes that the process may use; a share is of the smaller of the machine's and the cgroup's memory."),
+    setting("memory.limit", Kind::Memory(Range { least: "1MB", most: "1024TB", off: Off::Never }), "60%", Scope::Server, "Bytes that the process may use; a share is of the smaller of the machine's and the cgroup's memory."),
     setting("parallelism", Kind::Integer(0, 256), "0", Scope::Database, "Actors of a job's fragments, where ALTER … SET PARALLELISM says nothing else; 0: as many as there are cores. The server's start value is the number of workers, too."),
-    setting("query.memory_limit", Kind::Memory, "25%", Scope::Session, "Bytes that one query may hold; a share is of memory.limit."),
+    setting("query.memory_limit", Kind::Memory(Range { least: "64kB", most: "1024TB", off: Off::Never }), "25%", Scope::Session, "Bytes that one query may hold; a share is of memory.limit."),
     setting("query.threads", Kind::Integer(0, 256), "0", Scope::Server, "Threads that a query is spread over, at a lower priority than the dataflow; 0: as many as there are cores."),
     setting("restart.attempts", Kind::Integer(0, 1_000_000), "10", Scope::Database, "Failures in a row (failure_rate: within its interval) after which the dataflow is left degraded; 0: never."),
-    setting("restart.delay", Kind::Duration, "100ms", Scope::Database, "The pause before a failed dataflow restarts; exponential_delay doubles it with each failure."),
-    setting("restart.failure_rate_interval", Kind::Duration, "5min", Scope::Database, "The time within which the strategy failure_rate counts failures."),
-    setting("restart.max_delay", Kind::Duration, "10s", Scope::Database, "The longest pause before a failed dataflow restarts."),
-    setting("restart.reset_after", Kind::Duration, "1min", Scope::Database, "The time without a failure after which failures are counted anew."),
+    setting("restart.delay", Kind::Duration(Range { least: "1ms", most: "1h", off: Off::Never }), "100ms", Scope::Database, "The pause before a failed dataflow restarts; exponential_delay doubles it with each failure."),
+    setting("restart.failure_rate_interval", Kind::Duration(Range { least: "1s", most: "30d", off: Off::Never }), "5min", Scope::Database, "The time within which the strategy failure_rate counts failures."),
+    setting("restart.max_delay", Kind::Duration(Range { least: "1ms", most: "1d", off: Off::Never }), "10s", Scope::Database, "The longest pause before a failed dataflow restarts."),
+    setting("restart.reset_after", Kind::Duration(Range { least: "1s", most: "30d", off: Off::Never }), "1min", Scope::Database, "The time without a failure after which failures are counted anew."),
     setting("restart.strategy", Kind::Choice(&["exponential_delay", "fixed_delay", "failure_rate"]), "exponential_delay", Scope::Database, "How soon and how often a failed dataflow restarts."),
     setting("row_security", Kind::Bool, "on", Scope::Session, "Accepted for compatibility."),
     setting("search_path", Kind::Text, "\"$user\", public", Scope::Session, "The schemas that unqualified names are looked up in."),
     setting("server_encoding", Kind::Text, "UTF8", Scope::Internal, "The encoding of stored text."),
     setting("server_version", Kind::Text, "15.0", Scope::Internal, "The PostgreSQL version whose protocol and catalogs are spoken."),
     setting("server_version_num", Kind::Integer(150000, 150000), "150000", Scope::Internal, "The same as a number."),
-    setting("sink.log_limit", Kind::Bytes, "10GB", Scope::Database, "Bytes that a sink whose target is down may leave in its log."),
+    setting("sink.log_limit", Kind::Bytes(Range { least: "64kB", most: "1024TB", off: Off::Never }), "10GB", Scope::Database, "Bytes that a sink whose target is down may leave in its log."),
     setting("standard_conforming_strings", Kind::Choice(&["on"]), "on", Scope::Session, "A backslash in '…' is a backslash."),
     setting("state.backend", Kind::Choice(&["rocksdb", "memory"]), "rocksdb", Scope::Server, "What holds the state: rocksdb, or memory for small state (each checkpoint writes all of it). A database moves from one to the other by a savepoint."),
-    setting("statement_timeout", Kind::Duration, "0", Scope::Session, "The time after which a statement is cancelled; 0: never."),
+    setting("statement_timeout", Kind::Duration(POSTGRES_TIMEOUT), "0", Scope::Session, "The time after which a statement is cancelled; 0: never."),
     setting("synchronous_commit", Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]), "on", Scope::Session, "Accepted for compatibility; acknowledged is always durable."),
     setting("TimeZone", Kind::TimeZone, "UTC", Scope::Session, "The time zone of timestamptz in text."),
     setting("tls.cert", Kind::Text, "", Scope::Server, "A PEM file with the server's certificate, and those that vouch for it; clients may then encrypt."),
@@ -179,93 +149,6 @@ fn nearest(name: &str) -> Option<&'static str> {
     (likeness(&best) <= 3).then_some(best.name)
 }
 
-/// What leaves a setting to Weir.
-const AUTO: &str = "auto";
-
-impl SettingSpec {
-    /// Checks `value` and gives the spelling that SHOW prints.
-    pub fn normalize(&self, value: &str) -> Result<String, ConfigError> {
-        let value = value.trim();
-        let invalid =
-            |hint: Option<String>| ConfigError::Invalid { name: self.name, value: value.to_owned(), hint };
-        match self.kind {
-            Kind::Text => Ok(value.to_owned()),
-            Kind::Users => match Users::parse(value) {
-                Some(_) => Ok(value.to_owned()),
-                // The value is a secret, even a wrong one.
-                None => Err(ConfigError::Invalid {
-                    name: self.name,
-                    value: HIDDEN.to_owned(),
-                    hint: Some("Write name:password, separated by commas.".into()),
-                }),
-            },
-            Kind::Bool => parse_bool(value)
-                .map(|b| if b { "on" } else { "off" }.to_owned())
-                .ok_or(ConfigError::NotBool { name: self.name }),
-            Kind::DurationOrAuto if value.eq_ignore_ascii_case(AUTO) => Ok(AUTO.to_owned()),
-            Kind::Duration | Kind::DurationOrAuto => {
-                parse_duration(value).map(format_duration).ok_or_else(|| {
-                    invalid(Some(
-                        "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\" and \"d\"."
-                            .into(),
-                    ))
-                })
-            }
-            Kind::Bytes => parse_bytes(value).map(format_bytes).ok_or_else(|| {
-                invalid(Some(
-                    "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\" and \"TB\".".into(),
-                ))
-            }),
-            Kind::Memory => match parse_percent(value) {
-                Some(percent) => Ok(format!("{percent}%")),
-                None => parse_bytes(value).map(format_bytes).ok_or_else(|| {
-                    invalid(Some("Write a size such as \"512MB\", or a share such as \"60%\".".into()))
-                }),
-            },
-            Kind::Integer(least, most) => match value.parse::<i64>() {
-                Ok(n) if (least..=most).contains(&n) => Ok(n.to_string()),
-                Ok(n) => Err(ConfigError::OutOfRange { name: self.name, value: n, least, most }),
-                Err(_) => Err(invalid(None)),
-            },
-            Kind::Choice(words) => {
-                let wanted = value.replace(['-', '_'], "");
-                words
-                    .iter()
-                    .find(|w| w.replace(['-', '_'], "").eq_ignore_ascii_case(&wanted))
-                    .map(|w| (*w).to_owned())
-                    .ok_or_else(|| invalid(Some(format!("Available values: {}.", words.join(", ")))))
-            }
-            Kind::Address => match value.parse::<SocketAddr>() {
-                Ok(address) => Ok(address.to_string()),
-                Err(_) => {
-                    Err(invalid(Some("Write an IP address and a port, such as 127.0.0.1:4566.".into())))
-                }
-            },
-            Kind::DateStyle => date_style(value)
-                .ok_or_else(|| invalid(Some("Weir writes dates in the ISO style only.".into()))),
-            Kind::TimeZone => time_zone(value).ok_or_else(|| invalid(None)),
-            Kind::StorageUrl => self.storage_url(value),
-        }
-    }
-
-    fn storage_url(&self, value: &str) -> Result<String, ConfigError> {
-        StorageUrl::parse(value).map(|_| value.to_owned()).map_err(|hint| {
-            // It may hold what nobody should see.
-            let shown = value.split('?').next().filter(|shown| !shown.contains('@')).unwrap_or(HIDDEN);
-            ConfigError::Invalid { name: self.name, value: shown.to_owned(), hint: Some(hint) }
-        })
-    }
-
-    /// The unit that `pg_settings` shows.
-    pub fn unit(&self) -> Option<&'static str> {
-        match self.kind {
-            Kind::Duration => Some("ms"),
-            Kind::Bytes | Kind::Memory => Some("B"),
-            _ => None,
-        }
-    }
-}
-
 /// What can be wrong with a setting.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message says it")]
@@ -277,7 +160,7 @@ pub enum ConfigError {
     #[error("parameter \"{name}\" requires a Boolean value")]
     NotBool { name: &'static str },
     #[error("{value} is outside the valid range for parameter \"{name}\" ({least} .. {most})")]
-    OutOfRange { name: &'static str, value: i64, least: i64, most: i64 },
+    OutOfRange { name: &'static str, value: String, least: String, most: String, hint: String },
     #[error("parameter \"{name}\" cannot be changed")]
     ReadOnly { name: &'static str },
     #[error("parameter \"{name}\" cannot be changed without restarting the server")]
@@ -308,6 +191,8 @@ impl ClientError for ConfigError {
                 Some(format!("Perhaps you meant \"{nearest}\"."))
             }
             ConfigError::Invalid { hint, .. } => hint.clone(),
+            ConfigError::OutOfRange { hint, .. } => Some(hint.clone()),
+            ConfigError::NotBool { .. } => Some("Write on or off.".to_owned()),
             ConfigError::NeedsRestart { name } => {
                 Some(format!("Set \"{name}\" in weir.toml or on the command line."))
             }

@@ -93,12 +93,35 @@ impl StorageUrl {
             (StorageScheme::File, _) | (_, Some(_)) => {}
             (_, None) => return Err(format!("Name what to use: \"{}://bucket/path\".", url.scheme())),
         }
+        check_path(&url)?;
         let options: Vec<(String, String)> =
             url.query_pairs().map(|(key, value)| (key.to_ascii_lowercase(), value.into_owned())).collect();
         options.iter().try_for_each(|(key, _)| check_option(scheme, key))?;
         url.set_query(None);
         url.set_fragment(None);
         Ok(Some(Self { scheme, url, options }))
+    }
+}
+
+/// A path whose escapes mean text, and whose parts are names.
+fn check_path(url: &Url) -> Result<(), String> {
+    let path = url.path();
+    let escapes = path.match_indices('%').map(|(at, _)| path.get(at..at + 3).unwrap_or(&path[at..]));
+    for escape in escapes {
+        if escape.len() < 3 || !escape[1..].bytes().all(|b| b.is_ascii_hexdigit()) || escape == "%00" {
+            return Err(format!("\"{escape}\" in a URL is no character; write a percent sign as \"%25\"."));
+        }
+    }
+    match object_store::path::Path::from_url_path(path) {
+        Ok(_) => Ok(()),
+        Err(object_store::path::Error::NonUnicode { .. }) => {
+            Err("Write characters other than ASCII as the bytes of their UTF-8, each as % and two digits."
+                .to_owned())
+        }
+        Err(object_store::path::Error::EmptySegment { .. }) => {
+            Err("Between two slashes of a path is a name.".to_owned())
+        }
+        Err(error) => Err(format!("{error}.")),
     }
 }
 
@@ -151,6 +174,7 @@ mod tests {
         assert_eq!(s3.options, [option("region", "eu-west-1"), option("allow_http", "true")]);
         for (text, scheme) in [
             ("file:///mnt/checkpoints", StorageScheme::File),
+            ("file:///mnt/100%25/%C3%A4/", StorageScheme::File),
             ("gs://bucket", StorageScheme::Gcs),
             ("az://container/path", StorageScheme::Azure),
             ("abfss://container@account.dfs.core.windows.net/path", StorageScheme::Azure),
@@ -176,6 +200,11 @@ mod tests {
             ("az://c?sas_token=x", "is secret"),
             ("gs://b?service_account_key=x", "is secret"),
             ("file:///x?y=z", "\"y\" is no option"),
+            ("file:///x/%zz", "\"%zz\" in a URL is no character"),
+            ("s3://bucket/100%", "\"%\" in a URL is no character"),
+            ("file:///x%00", "\"%00\" in a URL is no character"),
+            ("file:///x/%ff", "the bytes of their UTF-8"),
+            ("s3://bucket/a//b", "Between two slashes"),
         ] {
             let error = StorageUrl::parse(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -93,8 +93,15 @@ impl From<ConnectorError> for SinkError {
     }
 }
 
-/// The name in `known` that differs from `name` by the fewest edits, if those are few.
+/// The name in `known` that `name` is a part of, or that differs from `name` by the fewest edits, if those are few.
 fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    // What is short for one is no misspelling of another: `host` of `hostname`, `url` of `jdbc.url`.
+    let part = |k: &&String| {
+        name.len() > 2 && (k.starts_with(name) || k.rsplit_once('.').is_some_and(|(_, last)| last == name))
+    };
+    if let Some(whole) = known.iter().find(part) {
+        return Some(whole);
+    }
     let distance = |k: &&String| edits(name.as_bytes(), k.as_bytes());
     let best = known.iter().min_by_key(distance)?;
     (distance(&best) <= 1 + name.len() / 4).then_some(best)
@@ -129,6 +136,9 @@ mod tests {
         };
         assert_eq!(error("event").hint().as_deref(), Some("Perhaps you meant the option \"events\"."));
         assert_eq!(error("topic").hint().as_deref(), Some("Its options are: events, rate, seed."));
+        let known = ["port", "hostname", "jdbc.url"].map(str::to_owned);
+        assert_eq!(nearest("host", &known), Some("hostname"));
+        assert_eq!(nearest("url", &known), Some("jdbc.url"));
         assert_eq!(edits(b"kitten", b"sitting"), 3);
     }
 }

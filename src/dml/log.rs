@@ -20,10 +20,12 @@
 //! **Invariants:** positions are dense: a file begins where the one before ends. Nothing that was
 //! checked against a transaction is durable without it.
 
-use super::record::{Encoded, decode};
+use super::reading::{list, path, read};
+use super::record::Encoded;
 use crate::failpoint;
-use crate::state::durable::{damaged, in_file, sync_dir};
-use crate::state::frame::{FrameWriter, Frames, PAYLOAD_MAX};
+use crate::state::durable::{in_file, sync_dir};
+use crate::state::frame::{FrameWriter, PAYLOAD_MAX};
+use crate::state::ownership::Ownership;
 use crate::stream::ChangeBatch;
 use crate::work::{self, Step, Thread, Work};
 use parking_lot::Mutex;
@@ -36,7 +38,7 @@ use std::sync::mpsc;
 use tokio::sync::{oneshot, watch};
 use weir_catalog::ObjectId;
 
-const MAGIC: &[u8; 8] = b"WEIRDML1";
+pub(super) const MAGIC: &[u8; 8] = b"WEIRDML1";
 /// A file of this size is followed by a new one.
 const FILE_BYTES: u64 = 64 << 20;
 /// What shares an fsync at most.
@@ -122,15 +124,22 @@ pub struct DmlLog {
 impl DmlLog {
     /// Opens the log in `dir`, or makes it. Keeps in memory what comes after `from`, the position
     /// of the checkpoint that is restored. A torn record at the end (never acknowledged) is cut.
-    pub fn open(dir: &Path, from: u64) -> io::Result<Arc<DmlLog>> {
+    /// Nothing is acknowledged where the directory is not the `owner`'s any more.
+    pub fn open(dir: &Path, from: u64, owner: Option<Arc<Ownership>>) -> io::Result<Arc<DmlLog>> {
         std::fs::create_dir_all(dir).map_err(in_file(dir))?;
         let mut files = list(dir)?;
         let mut memory = VecDeque::new();
         let (mut last, torn) = read(dir, &files, from, true, &mut |t| memory.push_back(Arc::new(t)))?;
         let writer = match torn {
-            Some(frames) if last >= from => {
+            Some(frames) if last >= from && !frames.is_damaged() => {
                 let path = path(dir, files[files.len() - 1]);
                 FrameWriter::open(path, MAGIC, "dml_log", &frames)?
+            }
+            // What is damaged goes when nothing of its file is needed, so it is not appended to.
+            Some(frames) if last >= from => {
+                FrameWriter::open(path(dir, files[files.len() - 1]), MAGIC, "dml_log", &frames)?;
+                files.push(last + 1);
+                FrameWriter::create(path(dir, last + 1), MAGIC, "dml_log")?
             }
             found => {
                 if found.is_some() {
@@ -150,6 +159,7 @@ impl DmlLog {
             file_bytes: AtomicU64::new(FILE_BYTES),
         });
         let (requests, queue) = mpsc::channel();
+        let writer = writer.guarded(owner);
         let group = Committer { queue, shared: shared.clone(), writer, received: None };
         let thread = work::start(work::Spec::named("weir-dml"), group)?;
         Ok(Arc::new(DmlLog { shared, requests: Some(requests), thread }))
@@ -303,67 +313,6 @@ impl Drop for DmlLog {
     }
 }
 
-fn path(dir: &Path, first: u64) -> PathBuf {
-    dir.join(format!("{first:020}.log"))
-}
-
-/// The first positions of the files in `dir`, ascending.
-fn list(dir: &Path) -> io::Result<Vec<u64>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(in_file(dir))? {
-        let name = entry?.file_name();
-        if let Some(first) = name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse().ok()) {
-            files.push(first);
-        }
-    }
-    files.sort_unstable();
-    Ok(files)
-}
-
-/// Visits the transactions after `from`. Returns the last position, and the last file's frames.
-/// Only if `opening` may the last file end in a torn frame for good: else it is being written.
-fn read(
-    dir: &Path,
-    files: &[u64],
-    from: u64,
-    opening: bool,
-    visit: &mut dyn FnMut(Transaction),
-) -> io::Result<(u64, Option<Frames>)> {
-    // What ends at or before `from` need not be read.
-    let skipped = files.iter().skip(1).take_while(|next| **next <= from + 1).count();
-    let files = &files[skipped..];
-    let Some(first) = files.first() else {
-        if from == 0 {
-            return Ok((0, None));
-        }
-        return Err(damaged(dir, format!("it has no log, but a checkpoint holds position {from} of one")));
-    };
-    if *first > from + 1 {
-        return Err(damaged(dir, format!("the log begins at {first}, but is needed from {}", from + 1)));
-    }
-    let mut next = *first;
-    let mut last_frames = None;
-    for (index, first) in files.iter().enumerate() {
-        let path = path(dir, *first);
-        if *first != next {
-            return Err(damaged(
-                &path,
-                format!("it begins at {first}, but the file before ends before {next}"),
-            ));
-        }
-        let last = index + 1 == files.len();
-        let frames = Frames::read(&path, MAGIC, last)?;
-        for (sequence, payload) in frames.iter() {
-            if sequence != next {
-                return Err(damaged(&path, format!("position {sequence} comes where {next} is due")));
-            }
-            next = decode(payload, sequence, from, visit).map_err(|e| damaged(&path, e))?;
-        }
-        last_frames = (last && opening).then_some(frames);
-    }
-    Ok((next - 1, last_frames))
-}
-
 impl Request {
     fn refuse(self, error: io::Error) {
         // Who no longer waits need not be told.
@@ -480,7 +429,7 @@ impl Committer {
         }
         let next = self.shared.position.load(Ordering::Relaxed) + 1;
         let mut files = self.shared.files.lock();
-        match FrameWriter::create(path(&self.shared.dir, next), MAGIC, "dml_log") {
+        match self.writer.next(path(&self.shared.dir, next), MAGIC, "dml_log") {
             Ok(writer) => {
                 self.writer = writer;
                 files.push(next);

@@ -6,4 +6,5 @@
 //! it and none beyond.
 
 pub mod log;
+mod reading;
 mod record;

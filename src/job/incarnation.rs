@@ -9,7 +9,9 @@ use super::arrival::Opened;
 use super::committers::Committers;
 use super::leftovers::{CatalogNow, Leftovers};
 use super::manager::{Binding, JobError};
-use super::opening::{open_remote, require_backend, require_restored, require_whole, take_over};
+use super::opening::{
+    open_remote, require_backend, require_never_any, require_restored, require_whole, take_over,
+};
 use super::restart_policy::{Failures, Verdict};
 use super::running::Running;
 use super::storing::{Fingerprints, Storing};
@@ -40,6 +42,9 @@ const LIVE: &str = "live";
 
 /// Where stores are that a savepoint is read from, or made for, below the data directory.
 const SCRATCH: &str = "scratch";
+
+/// How often it is asked whether the data directory is still this process's, where nothing else asks.
+const OWNERSHIP_ASKED: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What is remembered of checkpoints, below the data directory.
 const HISTORY: &str = "history.jsonl";
@@ -111,12 +116,14 @@ impl Lasting {
     /// Opens everything in the data directory that `config` names, or makes it.
     pub fn open(config: Arc<Config>, binding: Binding) -> Result<Arc<Lasting>, JobError> {
         let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
+        super::places::check_config(&config)?;
         let Opened { mut data_dir, savepoint, came_back } = super::arrival::data_dir(&config)?;
         // Live directories of dead processes are scratch.
         let remove = |scratch: &&str| drop(std::fs::remove_dir_all(data_dir.root().join(scratch)));
         [LIVE, SCRATCH].iter().for_each(remove);
         let of_catalog = data_dir.subdirectory("catalog").map_err(io("make a directory"))?;
         let (log, catalog) = FileCatalogLog::open(&of_catalog).map_err(io("open the catalog"))?;
+        let log = log.guarded(data_dir.ownership());
         // What arrives brings its own settings.
         let (settings, arrives) = (config.of_database(&catalog.settings).storage, savepoint.is_some());
         if config.take_over() && !arrives {
@@ -128,6 +135,7 @@ impl Lasting {
         staged::settle(&root, restored).map_err(JobError::from_checkpoint)?;
         let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
             .map_err(JobError::from_checkpoint)?;
+        storage.guard(data_dir.ownership());
         if !arrives {
             storage.set(&settings);
             open_remote(&mut storage, &catalog)?;
@@ -136,9 +144,14 @@ impl Lasting {
         storage.forget_before(restored).map_err(JobError::from_checkpoint)?;
         require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
         let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
+        let history = History::open(&data_dir.root().join(HISTORY));
+        if newest.is_none() && !arrives {
+            require_never_any(&storage, &history)?;
+        }
         require_backend(&config, newest.as_ref())?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
-        let dml = DmlLog::open(&sub("dml")?, position).map_err(io("open the DML log"))?;
+        let dml = DmlLog::open(&sub("dml")?, position, Some(Arc::clone(data_dir.ownership())))
+            .map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
         let known = storage.list().next().map_or(Epoch::ZERO, |m| m.epoch);
         let last = Epoch(blocks.first_free(known).0.saturating_sub(1));
@@ -149,7 +162,6 @@ impl Lasting {
         let nothing: Arc<dyn crate::state::store::StateRead> =
             crate::state::memory::MemoryStore::default().snapshot();
         let visible = Visible { epoch: Epoch::ZERO, dml_position: 0, state: nothing };
-        let history = History::open(&data_dir.root().join(HISTORY));
         let lasting = Arc::new(Lasting {
             rocks: RocksMemory::new(cache, cache / 2),
             epochs: Arc::new(Mutex::new(Epochs { blocks, last })),
@@ -193,6 +205,18 @@ impl Lasting {
         let dir = self.data_dir.subdirectory(SCRATCH)?.join(format!("{name}-{number}"));
         std::fs::create_dir_all(&dir)?;
         Ok(dir)
+    }
+
+    /// Returns once another process may use the data directory: this one has to end.
+    pub async fn lost(&self) -> std::io::Error {
+        let ownership = Arc::clone(self.data_dir.ownership());
+        loop {
+            tokio::select! {
+                error = ownership.lost() => return error,
+                // What is idle promises nothing, and asks nothing.
+                () = tokio::time::sleep(OWNERSHIP_ASKED) => drop(ownership.check()),
+            }
+        }
     }
 
     /// What holds the state.

@@ -30,6 +30,7 @@ mod leftovers;
 mod memory;
 mod opening;
 mod pause;
+mod places;
 mod replace;
 mod replace_fit;
 mod replace_ids;

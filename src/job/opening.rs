@@ -1,12 +1,14 @@
 //! What a start requires of what it finds in the data directory, and in `checkpoint.storage`.
 
 use super::manager::JobError;
+use crate::checkpoint::history::History;
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::remote::RemoteStorage;
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::config::{Config, StorageSettings};
 use crate::state::backend::Backend;
 use crate::state::data_dir::DataDir;
+use crate::state::durable::damaged;
 use crate::stream::Epoch;
 use weir_catalog::{CatalogSnapshot, SqlState};
 
@@ -54,6 +56,26 @@ pub fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> 
             ),
         )),
     }
+}
+
+/// A data directory without a checkpoint is one that never had any: where its history tells of one, to start
+/// with nothing would be to lose what only that one holds.
+pub fn require_never_any(storage: &CheckpointStorage, history: &History) -> Result<(), JobError> {
+    let checkpoints = history.checkpoints();
+    let Some(newest) = checkpoints.iter().rev().find(|checkpoint| checkpoint.status == "completed") else {
+        return Ok(());
+    };
+    let (root, epoch) = (storage.root(), newest.epoch);
+    let error = damaged(root, format!("it has no checkpoint, but that of epoch {epoch} was completed"));
+    tracing::error!(%error, "CHECKPOINTS ARE MISSING");
+    let mut error =
+        JobError::new(SqlState::DATA_CORRUPTED, format!("could not open the checkpoints: {error}"));
+    error.hint = Some(
+        "Put the directory back as it was; or start with --restore and the URL of a savepoint, or of what \
+         checkpoint.storage was, in an empty data directory."
+            .to_owned(),
+    );
+    Err(error)
 }
 
 /// A catalog that RESTORE has put in place goes with the checkpoint that it names, or a later one.

@@ -25,6 +25,11 @@ impl Database {
     pub fn parallelism(&self) -> usize {
         self.lasting.settings().parallelism
     }
+
+    /// Returns once another process may use the data directory: this one has to end.
+    pub async fn lost(&self) -> std::io::Error {
+        self.lasting.lost().await
+    }
 }
 
 /// The setting that says how many actors the fragments of a job have that has no number of its own.

@@ -12,6 +12,7 @@
 use super::attempts::Attempt;
 use super::incarnation::Lasting;
 use super::manager::{Database, JobError};
+use super::places::{require_apart, require_writable};
 use crate::checkpoint::coordinator::Message;
 use crate::checkpoint::hold::Hold;
 use crate::checkpoint::manifest::Manifest;
@@ -69,9 +70,12 @@ async fn begin(
     url: &str,
 ) -> Result<(Arc<SavepointDir>, Attempt, Vec<String>), JobError> {
     let (parsed, text, lasting) = (parse(url)?, url.to_owned(), Arc::clone(lasting));
+    require_apart(&parsed, lasting.data_dir.root())?;
     let begun = blocking(move || {
-        let dir = SavepointDir::open(&parsed, false)?;
-        let others = dir.require_free()?;
+        require_writable(&parsed)?;
+        let of_storage = |e: io::Error| of_storage("open the savepoint", &e);
+        let dir = SavepointDir::open(&parsed, false).map_err(of_storage)?;
+        let others = dir.require_free().map_err(of_storage)?;
         let notice = (others > 0).then(|| {
             format!(
                 "at \"{}\" are files of {others} savepoints that were cut off or are being written: \
@@ -79,10 +83,10 @@ async fn begin(
                 dir.url()
             )
         });
-        let attempt = Attempt::begin(&lasting.data_dir, dir.attempt(), &text)?;
+        let attempt = Attempt::begin(&lasting.data_dir, dir.attempt(), &text).map_err(of_storage)?;
         Ok((Arc::new(dir), attempt, notice.into_iter().collect()))
     });
-    begun.await?.map_err(|e| of_storage("open the savepoint", &e))
+    begun.await?
 }
 
 /// Reads the URL of a savepoint.
@@ -100,6 +104,12 @@ pub(super) fn of_storage(what: &str, error: &io::Error) -> JobError {
         io::ErrorKind::AlreadyExists => (SqlState::DUPLICATE_FILE, Some("Choose another URL.")),
         io::ErrorKind::NotFound => (SqlState::UNDEFINED_FILE, None),
         io::ErrorKind::InvalidData => (SqlState::DATA_CORRUPTED, None),
+        io::ErrorKind::PermissionDenied => {
+            let message = format!("could not {what}: {error}");
+            let mut made = JobError::new(SqlState::INSUFFICIENT_PRIVILEGE, message);
+            made.hint = Some("The server's user, or its credentials, may not do that there.".to_owned());
+            return made;
+        }
         _ => return JobError::io(what, error),
     };
     let mut made = JobError::new(state, error.to_string());

@@ -65,6 +65,9 @@ impl Session {
             }
             Bound::Change { changes, tag, mut notices } => {
                 let changes = changes.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+                for change in &changes {
+                    db.check_place(change).await?;
+                }
                 if !changes.is_empty() {
                     notices.extend(self.limits.run(db.change(changes, version)).await?);
                 }

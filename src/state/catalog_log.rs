@@ -9,9 +9,11 @@
 
 use super::durable::{damaged, in_file, sync_dir, temporary};
 use super::frame::{FrameWriter, Frames};
+use super::ownership::Ownership;
 use crate::failpoint;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_catalog::log::CatalogLog;
 use weir_catalog::{CatalogChange, CatalogSnapshot, codec};
 
@@ -35,8 +37,8 @@ impl FileCatalogLog {
         let mut snapshot = read_image(&dir.join("catalog.image"))?;
         let path = dir.join("catalog.log");
         let log = if path.exists() {
-            let frames = Frames::read(&path, LOG_MAGIC, true)?;
             let merged = snapshot.version;
+            let frames = Frames::read_from(&path, LOG_MAGIC, true, merged + 1)?;
             for (version, changes) in frames.iter().filter(|(version, _)| *version > merged) {
                 snapshot = apply(&snapshot, version, changes).map_err(|e| damaged(&path, e))?;
             }
@@ -47,17 +49,23 @@ impl FileCatalogLog {
         Ok((Self { dir: dir.to_owned(), log, log_bytes_max: LOG_BYTES_MAX }, snapshot))
     }
 
+    /// From now on nothing is written where the directory is another process's.
+    pub fn guarded(mut self, ownership: &Arc<Ownership>) -> Self {
+        self.log = self.log.guarded(Some(Arc::clone(ownership)));
+        self
+    }
+
     /// Replaces the image by `snapshot`, then empties the log.
     pub fn merge(&mut self, snapshot: &CatalogSnapshot) -> io::Result<()> {
         let image = self.dir.join("catalog.image");
         let beside = temporary(&image);
-        let mut writer = FrameWriter::create(beside.clone(), IMAGE_MAGIC, "catalog_image")?;
+        let mut writer = self.log.next(beside.clone(), IMAGE_MAGIC, "catalog_image")?;
         writer.append(snapshot.version, &codec::encode_image(snapshot)?)?;
         failpoint::hit("catalog_image.before_rename")?;
         std::fs::rename(&beside, &image).map_err(in_file(&image))?;
         sync_dir(&self.dir)?;
         failpoint::hit("catalog_image.after_rename")?;
-        self.log = FrameWriter::create(self.dir.join("catalog.log"), LOG_MAGIC, "catalog_log")?;
+        self.log = self.log.next(self.dir.join("catalog.log"), LOG_MAGIC, "catalog_log")?;
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 use super::durable::{DurableNumber, in_file, sync_file, write_atomically};
+use super::ownership::Ownership;
 use crate::stream::Epoch;
 use std::ffi::CString;
 use std::fs::{File, TryLockError};
@@ -16,10 +17,14 @@ use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Epochs reserved at a time: a quarter of an hour of ticks.
 const EPOCH_BLOCK: u64 = 10_000;
+
+/// Its holder may use the directory.
+const LOCK: &str = "LOCK";
 
 /// There while a database is brought here.
 const RESTORING: &str = "RESTORING";
@@ -41,6 +46,7 @@ pub struct DataDir {
     root: PathBuf,
     database: Uuid,
     generation: DurableNumber,
+    ownership: Arc<Ownership>,
     /// Unlocked when it is closed, whatever ends the process.
     _lock: File,
 }
@@ -66,7 +72,7 @@ impl DataDir {
         std::fs::create_dir_all(root).map_err(in_file(root))?;
         let lock = lock(root)?;
         let marker = root.join(RESTORING);
-        let others = |name: &std::ffi::OsStr| name != "LOCK" && name != RESTORING;
+        let others = |name: &std::ffi::OsStr| name != LOCK && name != RESTORING;
         let mut there = Vec::new();
         for entry in std::fs::read_dir(root).map_err(in_file(root))? {
             let entry = entry?;
@@ -100,7 +106,8 @@ impl DataDir {
         let database = database(&root.join("database"))?;
         let mut generation = DurableNumber::open(root.join("generation"))?;
         generation.set(generation.get() + 1)?;
-        Ok(Self { root: root.to_owned(), database, generation, _lock: lock })
+        let ownership = Arc::new(Ownership::of(root, root.join(LOCK), &lock)?);
+        Ok(Self { root: root.to_owned(), database, generation, ownership, _lock: lock })
     }
 
     /// The directory.
@@ -117,6 +124,11 @@ impl DataDir {
     /// still tries to write is refused.
     pub fn generation(&self) -> u64 {
         self.generation.get()
+    }
+
+    /// Whether it is still this process's.
+    pub fn ownership(&self) -> &Arc<Ownership> {
+        &self.ownership
     }
 
     /// Takes a generation above `taken`, which a copy of this directory took: call it before anybody asks
@@ -159,7 +171,7 @@ impl DataDir {
 }
 
 fn lock(root: &Path) -> io::Result<File> {
-    let path = root.join("LOCK");
+    let path = root.join(LOCK);
     let open = File::options().create(true).truncate(false).read(true).write(true).open(&path);
     let mut file = open.map_err(in_file(&path))?;
     match file.try_lock() {
@@ -240,6 +252,24 @@ mod tests {
         second.raise_generation(41).unwrap();
         assert_eq!(second.generation(), 42);
         assert!(second.subdirectory("checkpoints").unwrap().is_dir());
+    }
+
+    #[test]
+    fn who_lost_the_lock_knows_it_for_good() {
+        for second in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let first = DataDir::open(dir.path()).unwrap();
+            first.ownership().check().unwrap();
+            std::fs::rename(dir.path().join(LOCK), dir.path().join("kept")).unwrap();
+            let second = second.then(|| DataDir::open(dir.path()).unwrap());
+            let error = first.ownership().check().unwrap_err().to_string();
+            assert!(error.ends_with("its file LOCK was removed or replaced"), "{error}");
+            if let Some(second) = second {
+                second.ownership().check().unwrap();
+            }
+            std::fs::rename(dir.path().join("kept"), dir.path().join(LOCK)).unwrap();
+            assert!(first.ownership().check().is_err(), "somebody else was here");
+        }
     }
 
     #[test]

@@ -7,14 +7,17 @@
 //! ```
 //! A frame is written only after the one before was fsynced. So a bad frame with nothing whole
 //! behind it was never acknowledged, and is cut; a bad frame with a whole one behind it is damage,
-//! and an error. **Invariant:** sequences grow within a file.
+//! and an error, unless the whole one tells that nobody needs what is before it.
+//! **Invariant:** sequences grow within a file.
 
 use super::durable::{damaged, in_file, parent, sync_dir, sync_file};
+use super::ownership::Ownership;
 use crate::failpoint;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAGIC_LEN: usize = 8;
 const HEADER_LEN: usize = 16;
@@ -28,28 +31,44 @@ pub struct Frames {
     bytes: Vec<u8>,
     frames: Vec<(u64, Range<usize>)>,
     end: usize,
+    /// The sequences of the frames that damage comes before.
+    behind_damage: Vec<u64>,
 }
 
 impl Frames {
     /// Reads `path`. At the end of a log (`last`) a bad frame is left out, and [`Frames::torn`]
     /// says how many bytes follow the last whole one; elsewhere it is an error.
     pub fn read(path: &Path, magic: &[u8; MAGIC_LEN], last: bool) -> io::Result<Self> {
+        Self::read_from(path, magic, last, 0)
+    }
+
+    /// The same for who needs nothing before the sequence `needed`: damage there is left out with a
+    /// warning, where the whole frame behind it has no greater sequence.
+    pub fn read_from(path: &Path, magic: &[u8; MAGIC_LEN], last: bool, needed: u64) -> io::Result<Self> {
         let bytes = std::fs::read(path).map_err(in_file(path))?;
         if last && bytes.len() < MAGIC_LEN && magic.starts_with(&bytes) {
             // The file was being made.
-            return Ok(Self { bytes, frames: Vec::new(), end: 0 });
+            return Ok(Self { bytes, frames: Vec::new(), end: 0, behind_damage: Vec::new() });
         }
         if !bytes.starts_with(magic) {
             return Err(damaged(path, "it does not start as a log of this kind and version"));
         }
         let mut frames: Vec<(u64, Range<usize>)> = Vec::new();
+        let mut behind_damage = Vec::new();
         let mut end = MAGIC_LEN;
         while end < bytes.len() {
             let after = frames.last().map(|(sequence, _)| *sequence);
             let Some((sequence, payload)) = frame_at(&bytes, end, after) else {
-                let whole_behind = (end + 1..bytes.len()).find(|at| frame_at(&bytes, *at, after).is_some());
-                match whole_behind {
-                    Some(at) => {
+                let whole_at = |at: usize| Some((at, frame_at(&bytes, at, after)?.0));
+                match (end + 1..bytes.len()).find_map(whole_at) {
+                    Some((at, sequence)) if sequence <= needed => {
+                        let (file, bytes) = (path.display(), at - end);
+                        tracing::warn!(%file, at = end, bytes, "a log is damaged where nothing needs it any more");
+                        behind_damage.push(sequence);
+                        end = at;
+                        continue;
+                    }
+                    Some((at, _)) => {
                         return Err(damaged(path, format!("bad frame at byte {end}, a whole one at {at}")));
                     }
                     None if !last => return Err(damaged(path, format!("bad frame at byte {end}"))),
@@ -59,12 +78,22 @@ impl Frames {
             end = payload.end;
             frames.push((sequence, payload));
         }
-        Ok(Self { bytes, frames, end })
+        Ok(Self { bytes, frames, end, behind_damage })
     }
 
     /// The frames: sequence and payload.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.frames.iter().map(|(sequence, payload)| (*sequence, &self.bytes[payload.clone()]))
+    }
+
+    /// Whether there is damage, which nobody needs, right before the frame of this sequence.
+    pub fn is_behind_damage(&self, sequence: u64) -> bool {
+        self.behind_damage.contains(&sequence)
+    }
+
+    /// Whether there is damage anywhere, which nobody needs.
+    pub fn is_damaged(&self) -> bool {
+        !self.behind_damage.is_empty()
     }
 
     /// How many bytes follow the last whole frame.
@@ -101,6 +130,8 @@ pub struct FrameWriter {
     len: u64,
     /// What its fail points are called.
     name: &'static str,
+    /// What tells that another process may append here.
+    ownership: Option<Arc<Ownership>>,
     /// Set when it is not known what the file holds: nothing more may be appended.
     failed: Option<String>,
 }
@@ -116,7 +147,23 @@ impl FrameWriter {
             Ok(file)
         };
         let file = make().map_err(in_file(&path))?;
-        Ok(Self { path, file, len: MAGIC_LEN as u64, name, failed: None })
+        Ok(Self { path, file, len: MAGIC_LEN as u64, name, ownership: None, failed: None })
+    }
+
+    /// From now on nothing is appended where the directory is another process's.
+    pub fn guarded(mut self, ownership: Option<Arc<Ownership>>) -> Self {
+        self.ownership = ownership;
+        self
+    }
+
+    /// Makes an empty log file beside this one, or in its place, by the same guard.
+    pub fn next(&self, path: PathBuf, magic: &[u8; MAGIC_LEN], name: &'static str) -> io::Result<Self> {
+        self.require_ownership()?;
+        Ok(Self::create(path, magic, name)?.guarded(self.ownership.clone()))
+    }
+
+    fn require_ownership(&self) -> io::Result<()> {
+        self.ownership.as_ref().map_or(Ok(()), |ownership| ownership.check())
     }
 
     /// Opens a log file whose content was read as `frames`, and cuts what is torn.
@@ -140,7 +187,7 @@ impl FrameWriter {
             Ok(file)
         };
         let file = cut().map_err(in_file(&path))?;
-        Ok(Self { path, file, len: frames.end as u64, name, failed: None })
+        Ok(Self { path, file, len: frames.end as u64, name, ownership: None, failed: None })
     }
 
     /// Bytes in the file.
@@ -153,8 +200,8 @@ impl FrameWriter {
         self.len == MAGIC_LEN as u64
     }
 
-    /// Appends a frame; durable on return. After an error the frame is not in the file; if that
-    /// can't be had, every later append fails too.
+    /// Appends a frame; durable on return, and what a process finds that takes the directory over later.
+    /// After an error the frame is not in the file; if that can't be had, every later append fails too.
     pub fn append(&mut self, sequence: u64, payload: &[u8]) -> io::Result<()> {
         if let Some(reason) = &self.failed {
             return Err(io::Error::other(format!("{} failed before: {reason}", self.path.display())));
@@ -163,6 +210,7 @@ impl FrameWriter {
             let message = format!("a record of {} bytes is more than a log takes", payload.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        self.require_ownership()?;
         let length = payload.len() as u32;
         let mut frame = Vec::with_capacity(HEADER_LEN + payload.len());
         frame.extend_from_slice(&length.to_le_bytes());
@@ -170,6 +218,9 @@ impl FrameWriter {
         frame.extend_from_slice(&sequence.to_le_bytes());
         frame.extend_from_slice(payload);
         self.write(&frame).map_err(|e| self.undo(e))?;
+        // Another process may have read the file before the frame was there. It stays: the file is no
+        // longer ours to cut.
+        self.require_ownership().inspect_err(|e| self.failed = Some(e.to_string()))?;
         self.len += frame.len() as u64;
         // The frame is durable: whatever happens now, it was appended.
         let _ = failpoint::hit(&format!("{}.after_sync", self.name));

@@ -20,6 +20,7 @@ pub mod frame;
 pub mod key;
 pub mod memory;
 mod order;
+pub mod ownership;
 pub mod packed;
 pub mod placed;
 pub mod rocks;

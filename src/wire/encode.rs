@@ -145,6 +145,14 @@ fn write_binary(array: &dyn Array, field: &Field, row: usize, out: &mut BytesMut
         DataType::UInt64 => out.put_i64(value!(UInt64Type) as i64),
         DataType::Float32 => out.put_f32(value!(Float32Type)),
         DataType::Float64 => out.put_f64(value!(Float64Type)),
+        // A bare numeric has no scale of its own, as in text: its values have as many digits as they need.
+        DataType::Decimal128(38, 10) => {
+            let (mut unscaled, mut scale) = (value!(Decimal128Type), 10);
+            while scale > 0 && unscaled % 10 == 0 {
+                (unscaled, scale) = (unscaled / 10, scale - 1);
+            }
+            write_numeric(unscaled, scale, out);
+        }
         DataType::Decimal128(_, scale) => write_numeric(value!(Decimal128Type), *scale, out),
         DataType::Binary => out.put_slice(array.as_binary::<i32>().value(row)),
         DataType::Date32 => out.put_i32(match value!(Date32Type) {

@@ -55,6 +55,35 @@ async fn a_second_server_on_a_data_directory_is_refused() {
     assert!(first.terminate().await.success());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_lock_is_gone_acknowledges_nothing_and_ends() {
+    let mut first = Weir::with(&["--set", "checkpoint.interval=0"], &[]).await;
+    let client = first.connect().await;
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .await
+        .expect("rows");
+    std::fs::remove_file(first.data_dir().join("LOCK")).expect("it is there");
+    let mut second = Weir::on_disk(&first.path(""), &[]).await;
+    // Whether it is told why or finds the server gone.
+    assert!(client.batch_execute("INSERT INTO t VALUES (2)").await.is_err());
+    assert!(!first.wait_ended().await.success());
+    assert!(first.log().contains("its file LOCK was removed or replaced"), "{}", first.log());
+    let client = second.connect().await;
+    client
+        .batch_execute("INSERT INTO t VALUES (3); CHECKPOINT; INSERT INTO t VALUES (4)")
+        .await
+        .expect("rows");
+    second.kill();
+    second.begin(&[]);
+    second.wait_ready().await;
+    let rows = second.connect().await.query("SELECT id FROM t ORDER BY id", &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>(), [1, 3, 4]);
+    // An idle one ends as well.
+    std::fs::remove_file(second.data_dir().join("LOCK")).expect("it is there");
+    assert!(!second.wait_ended().await.success());
+}
+
 #[test]
 fn wrong_settings_are_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -65,6 +94,7 @@ fn wrong_settings_are_refused() {
         "unrecognized configuration parameter",
     );
     refused(&["--data-dir", &data, "--set", "memory.limit=lots"], "invalid value for parameter");
+    refused(&["--data-dir", &data, "--set", "checkpoint.timeout=0"], "hint: Write a time from 100ms to 1d.");
     let file = dir.path().join("weir.toml");
     std::fs::write(&file, "[checkpoint]\nmax_retained = 0\n").expect("written");
     refused(&["--data-dir", &data, "--config", &file.display().to_string()], "outside the valid range");

@@ -191,6 +191,28 @@ async fn a_catalog_that_has_lost_its_end_is_said_to_be_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_that_are_missing_altogether_are_damage() {
+    let mut weir = Weir::start().await;
+    let client = weir.connect().await;
+    run(&client, "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); CHECKPOINT").await;
+    run(&client, "INSERT INTO t VALUES (2)").await;
+    weir.kill();
+    let (dir, aside) = (weir.data_dir().join("checkpoints"), weir.path("aside"));
+    std::fs::rename(&dir, &aside).expect("it is there");
+    // The second time there is an empty one.
+    for _ in 0..2 {
+        weir.begin(&[]);
+        assert!(!weir.wait_ended().await.success());
+        assert!(weir.log().contains("checkpoints is damaged: it has no checkpoint"), "{}", weir.log());
+    }
+    std::fs::remove_dir_all(&dir).expect("it was made");
+    std::fs::rename(&aside, &dir).expect("it is there");
+    weir.begin(&[]);
+    weir.wait_ready().await;
+    assert_eq!(value(&weir.connect().await, "SELECT count(*) FROM t").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn how_checkpoints_and_recoveries_went_can_be_read_after_a_kill() {
     let mut weir = Weir::with(&["--set", "parallelism=2"], &[]).await;
     let mut client = weir.connect().await;

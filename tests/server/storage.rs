@@ -117,6 +117,36 @@ async fn assert_exact(weir: &Weir, expected: usize, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_is_to_outlive_the_data_directory_goes_there() {
+    let weir = Weir::start().await;
+    let client = weir.connect().await;
+    let data = weir.data_dir();
+    for (place, what) in [(data.clone(), "is"), (data.join("x/y"), "lies in"), (weir.path(""), "holds")] {
+        let url = format!("file://{}", place.display());
+        for sql in
+            [format!("SAVEPOINT TO '{url}'"), format!("ALTER DATABASE dev SET checkpoint.storage = '{url}'")]
+        {
+            let error = client.batch_execute(&sql).await.expect_err("it would be lost with the directory");
+            let error = error.as_db_error().expect("the server's");
+            assert_eq!(error.code().code(), "22023");
+            assert!(error.message().contains(&format!("{what} the data directory")), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("beside it")), "{error}");
+        }
+    }
+    assert!(!data.join("x").exists(), "nothing was made");
+    let new = weir.path("new").join("data");
+    let (listen, http) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["serve", "--listen", &listen, "--http", &http, "--data-dir"])
+        .arg(&new)
+        .args(["--set", &format!("checkpoint.storage=file://{}/x", new.display())])
+        .output()
+        .expect("it runs");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("lies in the data directory"), "{output:?}");
+    assert!(!new.exists(), "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn state_comes_back_from_s3_when_the_disk_has_lost_its_checkpoints() {
     let s3 = S3::start().await;
     let mut weir = weir_at(&s3.url("some/path"), "0").await;

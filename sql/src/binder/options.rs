@@ -36,12 +36,21 @@ pub(super) fn take_connector<'a>(
     })
 }
 
+/// The option that is meant by another name: one that it is a part of (`host` of `hostname`, `table` of
+/// `table.name`, `url` of `jdbc.url`), or else the nearest.
+fn meant<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let part = |of: &&&str| {
+        name.len() > 2 && (of.starts_with(name) || of.rsplit_once('.').is_some_and(|(_, last)| last == name))
+    };
+    known.iter().find(part).copied().or_else(|| nearest(name, known.iter().copied()))
+}
+
 /// Names the first option that the connector does not take, or that it needs.
 pub(super) fn check_options(spec: &ConnectorSpec, options: &Options) -> Result<(), SqlError> {
     if let Some(name) = options.keys().find(|name| !spec.takes(name)) {
         let error = invalid(format!("unknown option \"{name}\" of connector \"{}\"", spec.name));
         let known: Vec<&str> = spec.options.iter().map(|o| o.name).collect();
-        return Err(match nearest(name, known.iter().copied()) {
+        return Err(match meant(name, &known) {
             Some(near) => error.hint(format!("Perhaps you meant \"{near}\".")),
             None if known.is_empty() => error.hint("It takes no options."),
             None => error.hint(format!("It takes {}.", known.join(", "))),

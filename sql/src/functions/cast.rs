@@ -253,7 +253,7 @@ fn from_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
 fn marked_text(texts: &StringArray, to: &Field) -> Result<ArrayRef> {
     let values = match to.metadata().get(TYPE_KEY).map(String::as_str) {
         Some("uuid") => parsed(texts, to, parse::uuid)?,
-        Some("jsonb") => parsed(texts, to, |t| json::normalized(t).ok_or(ParseError::Syntax))?,
+        Some("jsonb") => parsed(texts, to, json::normal_form)?,
         Some("json") => {
             let kept = |t: &str| json_text::is_valid(t).then(|| t.to_owned()).ok_or(ParseError::Syntax);
             parsed(texts, to, kept)?
@@ -321,6 +321,7 @@ fn text_error(error: ParseError, value: &str, to: &Field) -> DataFusionError {
             let state = if temporal { SqlState("22007") } else { SqlState::INVALID_TEXT_REPRESENTATION };
             failure(state, format!("invalid input syntax for type {name}: \"{value}\""))
         }
+        (ParseError::Unicode, _) => json::zero_error(),
         (ParseError::OutOfRange, _) if temporal => {
             failure(SqlState("22008"), format!("date/time field value out of range: \"{value}\""))
         }

@@ -3,23 +3,47 @@
 //! A jsonb is text in the normal form: keys in PostgreSQL's order (shorter first, then by bytes), the
 //! last of equal keys, one space after `:` and `,`.
 
+use super::error::external;
 use super::json_operator::text_list;
 use super::json_part;
 use super::json_value::Json;
+use super::parse::ParseError;
 use super::scalar::{Function, Kernel, exactly, marked};
+use crate::error::SqlError;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
-use datafusion_common::{DFSchema, Result};
+use datafusion_common::{DFSchema, DataFusionError, Result};
 use datafusion_expr::expr::{Cast, ScalarFunction};
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF};
 use sqlparser::ast::BinaryOperator;
 use std::sync::{Arc, LazyLock};
+use weir_catalog::SqlState;
 use weir_catalog::column::TYPE_KEY;
 
-/// The normal form of a JSON text; `None` if it is none.
+/// The normal form of a JSON text; `None` if it is none, or holds what no jsonb does.
 pub fn normalized(text: &str) -> Option<String> {
-    Json::parse(text).map(|value| value.shown())
+    normal_form(text).ok()
+}
+
+/// The same, and what is wrong. A `\u0000` is in no jsonb, as a zero is in no text.
+pub(super) fn normal_form(text: &str) -> Result<String, ParseError> {
+    let value = Json::parse(text).ok_or(ParseError::Syntax)?;
+    if text.contains("u0000") && value.has_zero() {
+        return Err(ParseError::Unicode);
+    }
+    Ok(value.shown())
+}
+
+/// The error of a `\u0000`.
+pub(super) fn zero_error() -> DataFusionError {
+    let detail = "\\u0000 cannot be converted to text.";
+    external(SqlError::new(SqlState("22P05"), "unsupported Unicode escape sequence").detail(detail))
+}
+
+/// Texts that were parts of a json, which may hold a `\u0000`: no text does.
+pub(super) fn without_zero(texts: StringArray) -> Result<ArrayRef> {
+    if texts.value_data().contains(&0) { Err(zero_error()) } else { Ok(Arc::new(texts)) }
 }
 
 const KEY: [DataType; 2] = [DataType::Utf8, DataType::Utf8];

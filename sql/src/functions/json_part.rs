@@ -3,6 +3,7 @@
 //! they are unnested. jsonb has its own of all of them ([`super::json`], [`super::json_rows`]).
 
 use super::error::failure;
+use super::json::{without_zero, zero_error};
 use super::json_operator::text_list;
 use super::json_text::{Parts, element, get, part_text, parts, without_nulls};
 use super::scalar::{Function, Kernel, exactly};
@@ -85,7 +86,7 @@ fn found(
         let found = find(texts.is_valid(row).then(|| texts.value(row))?, row)?;
         if as_text { part_text(found) } else { Some(found.to_owned()) }
     };
-    Ok(Arc::new((0..texts.len()).map(row).collect::<StringArray>()))
+    without_zero((0..texts.len()).map(row).collect())
 }
 
 fn by_key(args: &[ArrayRef], as_text: bool) -> Result<ArrayRef> {
@@ -164,7 +165,13 @@ fn lists(args: &[ArrayRef], items: impl Fn(&str) -> Result<Vec<Option<String>>>)
     let mut out = ListBuilder::new(StringBuilder::new());
     for text in args[0].as_string::<i32>() {
         match text {
-            Some(text) => out.append_value(items(text)?),
+            Some(text) => {
+                let items = items(text)?;
+                if items.iter().flatten().any(|item| item.contains('\0')) {
+                    return Err(zero_error());
+                }
+                out.append_value(items);
+            }
             None => out.append_null(),
         }
     }

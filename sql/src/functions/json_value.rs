@@ -61,6 +61,18 @@ impl Json {
         }
     }
 
+    /// Whether a text or a name in it holds a zero.
+    pub fn has_zero(&self) -> bool {
+        match self {
+            Json::Text(text) => text.contains('\0'),
+            Json::Array(items) => items.iter().any(Json::has_zero),
+            Json::Object(fields) => {
+                fields.iter().any(|(name, value)| name.contains('\0') || value.has_zero())
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) => false,
+        }
+    }
+
     /// The normal form: one space after `:` and `,`.
     pub fn shown(&self) -> String {
         let mut out = String::new();

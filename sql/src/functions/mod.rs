@@ -9,6 +9,7 @@ pub mod array;
 mod bounded;
 mod bucket;
 pub mod calendar;
+mod case;
 pub mod cast;
 pub mod clock;
 pub mod comparison;
@@ -106,6 +107,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         overlap::functions(),
         number_read::functions(),
         trigonometry::functions(),
+        case::functions(),
         string::functions(),
         regexp::functions(),
         percentile::functions(),

@@ -14,6 +14,8 @@ pub enum ParseError {
     Syntax,
     /// 22003, and for times 22008.
     OutOfRange,
+    /// 22P05: what is escaped in it is in no text.
+    Unicode,
 }
 use ParseError::{OutOfRange, Syntax};
 

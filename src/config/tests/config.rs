@@ -35,6 +35,77 @@ fn values_are_checked_and_normalized() {
 }
 
 #[test]
+fn what_may_be_off_says_so_in_any_spelling() {
+    for (name, shown) in [
+        ("checkpoint.aligned_timeout", "off"),
+        ("checkpoint.interval", "0"),
+        ("checkpoint.min_pause", "0"),
+        ("checkpoint.upload_limit", "0B"),
+        ("statement_timeout", "0"),
+    ] {
+        for text in ["off", "OFF", "false", "0", "0s", shown] {
+            if text == "0s" && name == "checkpoint.upload_limit" {
+                continue;
+            }
+            assert_eq!(find(name).and_then(|s| s.normalize(text)).as_deref(), Ok(shown), "{name} {text}");
+        }
+    }
+    let config = Config::new([("checkpoint.aligned_timeout", "off"), ("checkpoint.interval", "off")]);
+    let config = config.expect("valid").database;
+    assert_eq!(config.checkpoint_aligned_timeout, Duration::ZERO);
+    assert_eq!(config.checkpoint_interval, Duration::ZERO);
+    let own = BTreeMap::from([("checkpoint.aligned_timeout".to_owned(), "off".to_owned())]);
+    let config = Config::new([("checkpoint.aligned_timeout", "1s")]).expect("valid");
+    assert_eq!(config.of_database(&own).checkpoint_aligned_timeout, Duration::ZERO);
+    for name in
+        ["checkpoint.timeout", "barrier.interval", "checkpoint.phase", "restart.delay", "sink.log_limit"]
+    {
+        assert!(find(name).and_then(|s| s.normalize("off")).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn every_time_and_size_has_a_range_and_its_hint_fits() {
+    for spec in SETTINGS {
+        let (range, longer, unit) = match spec.kind {
+            Kind::Duration(range) | Kind::DurationOrAuto(range) => (range, "9999999d", "ms"),
+            Kind::Bytes(range) | Kind::Memory(range) => (range, "99999999999TB", "MB"),
+            Kind::Integer(..) => {
+                for (value, words) in [("99999999999999999999", "is outside"), ("1s", "invalid value")] {
+                    let error = spec.normalize(value).expect_err(spec.name);
+                    assert!(error.to_string().contains(words), "{error}");
+                    let hint = error.hint().expect("a hint");
+                    assert!(hint.starts_with("Write a whole number from "), "{hint}");
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        assert!(spec.normalize(range.least).is_ok() && spec.normalize(range.most).is_ok(), "{}", spec.name);
+        for value in ["-1", "-5000000000", longer, &"9".repeat(400)] {
+            let error = spec.normalize(value).expect_err(spec.name);
+            assert_eq!(error.sql_state(), SqlState::INVALID_PARAMETER_VALUE);
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("is outside the valid range for parameter \"{}\"", spec.name))
+            );
+            let hint = error.hint().expect("a hint");
+            assert!(hint.contains(&format!("from {} to {}", range.least, range.most)), "{hint}");
+        }
+        let hint = spec.normalize("1 fortnight").expect_err(spec.name).hint().expect("a hint");
+        assert!(hint.starts_with("Valid units") && hint.contains(unit), "{hint}");
+        let hint = spec.normalize("soon").expect_err(spec.name).hint().expect("a hint");
+        assert!(hint.contains(&format!("from {} to {}", range.least, range.most)), "{hint}");
+    }
+    let refused = |name: &str, value: &str| find(name).and_then(|s| s.normalize(value)).is_err();
+    for name in ["checkpoint.timeout", "barrier.interval", "restart.delay", "restart.reset_after"] {
+        assert!(refused(name, "0"), "{name}");
+    }
+    assert!(refused("checkpoint.timeout", "1ms") && refused("checkpoint.interval", "1ms"));
+}
+
+#[test]
 fn an_unknown_name_is_told_the_nearest() {
     let error = find("statement_timeot").expect_err("misspelt");
     assert_eq!(error.to_string(), "unrecognized configuration parameter \"statement_timeot\"");

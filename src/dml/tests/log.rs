@@ -1,6 +1,8 @@
 //! Tests of the DML log: what was acknowledged is replayed, whatever the end of the file looks like.
 
 use super::*;
+use crate::state::data_dir::DataDir;
+use crate::state::frame::Frames;
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 
@@ -44,7 +46,7 @@ fn holds(log: &DmlLog, range: std::ops::RangeInclusive<u64>) {
 #[tokio::test]
 async fn what_was_appended_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     assert_eq!(log.position(), 0);
     fill(&log, 1..=10).await;
     assert_eq!(log.position(), 10);
@@ -58,7 +60,7 @@ async fn what_was_appended_is_replayed() {
     log.rewind(2).unwrap();
     holds(&log, 3..=10);
     drop(log);
-    let log = DmlLog::open(dir.path(), 7).unwrap();
+    let log = DmlLog::open(dir.path(), 7, None).unwrap();
     holds(&log, 8..=10);
     fill(&log, 11..=12).await;
     log.forget(12);
@@ -69,7 +71,7 @@ async fn what_was_appended_is_replayed() {
 #[tokio::test]
 async fn callers_that_wait_together_share_a_frame() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     let tasks: Vec<_> = (0..200)
         .map(|i| {
             let log = log.clone();
@@ -85,14 +87,14 @@ async fn callers_that_wait_together_share_a_frame() {
     let frames = Frames::read(&path(dir.path(), 1), MAGIC, true).unwrap();
     assert!(frames.iter().count() <= 200);
     drop(log);
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     assert_eq!(log.range(0, 1000).len(), 200);
 }
 
 #[tokio::test]
 async fn files_rotate_and_are_cut() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     log.shared.file_bytes.store(4000, Ordering::Relaxed);
     fill(&log, 1..=50).await;
     let files = list(dir.path()).unwrap();
@@ -103,22 +105,22 @@ async fn files_rotate_and_are_cut() {
     assert_eq!(list(dir.path()).unwrap(), files[2..]);
     log.cut(position).unwrap();
     drop(log);
-    let log = DmlLog::open(dir.path(), position).unwrap();
+    let log = DmlLog::open(dir.path(), position, None).unwrap();
     holds(&log, position + 1..=50);
     log.cut(50).unwrap();
     let left = list(dir.path()).unwrap();
     assert_eq!(left.len(), 1, "the file that is appended to stays");
     drop(log);
-    let error = DmlLog::open(dir.path(), 0).err().unwrap().to_string();
+    let error = DmlLog::open(dir.path(), 0, None).err().unwrap().to_string();
     assert!(error.contains(&format!("begins at {}, but is needed from 1", left[0])), "{error}");
-    let log = DmlLog::open(dir.path(), 50).unwrap();
+    let log = DmlLog::open(dir.path(), 50, None).unwrap();
     assert_eq!(log.position(), 50);
 }
 
 #[tokio::test]
 async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     fill(&log, 1..=4).await;
     drop(log);
     let file = path(dir.path(), 1);
@@ -127,13 +129,13 @@ async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
     // The test of frames cuts at every byte; here some do.
     for cut in (0..bytes.len()).step_by(97).chain([bytes.len()]) {
         std::fs::write(&file, &bytes[..cut]).unwrap();
-        let log = DmlLog::open(dir.path(), 0).unwrap();
+        let log = DmlLog::open(dir.path(), 0, None).unwrap();
         let position = log.position();
         holds(&log, 1..=position);
         seen.insert(position);
         fill(&log, position + 1..=position + 1).await;
         drop(log);
-        holds(&DmlLog::open(dir.path(), 0).unwrap(), 1..=position + 1);
+        holds(&DmlLog::open(dir.path(), 0, None).unwrap(), 1..=position + 1);
     }
     assert_eq!(seen, (0..=4).collect());
 }
@@ -141,7 +143,7 @@ async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
 #[tokio::test]
 async fn damage_in_the_middle_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     fill(&log, 1..=3).await;
     drop(log);
     let file = path(dir.path(), 1);
@@ -151,7 +153,7 @@ async fn damage_in_the_middle_is_an_error_that_names_the_file() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
         std::fs::write(&file, damaged).unwrap();
-        match DmlLog::open(dir.path(), 0) {
+        match DmlLog::open(dir.path(), 0, None) {
             Ok(log) => {
                 holds(&log, 1..=2);
                 lost += 1;
@@ -163,18 +165,66 @@ async fn damage_in_the_middle_is_an_error_that_names_the_file() {
 }
 
 #[tokio::test]
+async fn damage_before_the_checkpoint_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    fill(&log, 1..=6).await;
+    drop(log);
+    let file = path(dir.path(), 1);
+    let bytes = std::fs::read(&file).unwrap();
+    let frames = Frames::read(&file, MAGIC, true).unwrap();
+    let frames: Vec<_> = frames.iter().map(|(_, payload)| 16 + payload.len()).collect();
+    assert_eq!(frames.len(), 6, "one each");
+    let end = |n: usize| 8 + frames[..n].iter().sum::<usize>();
+    for at in (8..bytes.len()).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        std::fs::write(&file, damaged).unwrap();
+        match DmlLog::open(dir.path(), 3, None) {
+            Ok(log) if at < end(3) => {
+                holds(&log, 4..=6);
+                fill(&log, 7..=8).await;
+                log.forget(8);
+                log.rewind(3).unwrap();
+                holds(&log, 4..=8);
+                drop(log);
+                assert!(DmlLog::open(dir.path(), 0, None).is_err(), "an older checkpoint needs it");
+                let log = DmlLog::open(dir.path(), 3, None).unwrap();
+                holds(&log, 4..=8);
+                log.cut(6).unwrap();
+                assert!(!file.exists(), "it goes when nothing of it is needed");
+                drop(log);
+                holds(&DmlLog::open(dir.path(), 6, None).unwrap(), 7..=8);
+            }
+            // Whether the last was acknowledged can't be told.
+            Ok(log) => {
+                assert!(at >= end(5), "{at}");
+                holds(&log, 4..=5);
+            }
+            Err(error) => {
+                assert!((end(3)..end(5)).contains(&at), "{at} {error}");
+                assert!(error.to_string().contains("00001.log is damaged"), "{error}");
+            }
+        }
+        for first in list(dir.path()).unwrap() {
+            std::fs::remove_file(path(dir.path(), first)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_log_that_lost_its_end_never_gives_a_position_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     fill(&log, 1..=3).await;
     drop(log);
-    let log = DmlLog::open(dir.path(), 5).unwrap();
+    let log = DmlLog::open(dir.path(), 5, None).unwrap();
     assert_eq!(log.position(), 5);
     fill(&log, 6..=7).await;
     drop(log);
-    holds(&DmlLog::open(dir.path(), 5).unwrap(), 6..=7);
+    holds(&DmlLog::open(dir.path(), 5, None).unwrap(), 6..=7);
     std::fs::remove_dir_all(dir.path()).unwrap();
-    assert!(DmlLog::open(dir.path(), 5).is_err(), "the log is gone");
+    assert!(DmlLog::open(dir.path(), 5, None).is_err(), "the log is gone");
 }
 
 #[tokio::test]
@@ -185,7 +235,7 @@ async fn killed_anywhere_it_keeps_what_it_acknowledged() {
         let acknowledged = failpoint::testing::run_killed(child, &format!("dml_log.{point}"), dir.path());
         let last = acknowledged.last().copied().unwrap_or(0);
         let from = list(dir.path()).unwrap()[0] - 1;
-        let log = DmlLog::open(dir.path(), from).unwrap();
+        let log = DmlLog::open(dir.path(), from, None).unwrap();
         // What was not acknowledged may be there, or not.
         assert!(last >= 3 && (last..=last + 1).contains(&log.position()), "{point} {last}");
         holds(&log, from + 1..=log.position());
@@ -198,7 +248,7 @@ async fn killed_anywhere_it_keeps_what_it_acknowledged() {
 #[ignore = "a child of the test above"]
 async fn child_appends_until_it_is_killed() {
     let Some(dir) = failpoint::testing::child_dir() else { return };
-    let log = DmlLog::open(&dir, 0).unwrap();
+    let log = DmlLog::open(&dir, 0, None).unwrap();
     log.shared.file_bytes.store(4000, Ordering::Relaxed);
     for i in 1..100 {
         println!("done {}", log.append(changes(i)).await.unwrap());
@@ -209,7 +259,7 @@ async fn child_appends_until_it_is_killed() {
 #[tokio::test]
 async fn what_is_queued_is_seen_before_it_is_durable() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     fill(&log, 1..=3).await;
     let first = log.begin(changes(4), None).unwrap().unwrap();
     let (seen, basis) = log.newest(2);
@@ -225,7 +275,7 @@ async fn what_is_queued_is_seen_before_it_is_durable() {
 #[tokio::test]
 async fn a_write_that_fails_takes_back_what_is_built_on_it() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0).unwrap();
+    let log = DmlLog::open(dir.path(), 0, None).unwrap();
     fill(&log, 1..=2).await;
     let failures = log.shared.memory.lock().failures;
     let (_, basis) = log.newest(0);
@@ -244,4 +294,23 @@ async fn a_write_that_fails_takes_back_what_is_built_on_it() {
     assert!(log.wait_durable(ahead).await.is_err(), "it never comes");
     fill(&log, 3..=4).await;
     holds(&log, 1..=4);
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_in_a_directory_that_is_anothers() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
+    let dml = data.subdirectory("dml").unwrap();
+    let log = DmlLog::open(&dml, 0, Some(Arc::clone(data.ownership()))).unwrap();
+    log.shared.file_bytes.store(1, Ordering::Relaxed);
+    fill(&log, 1..=3).await;
+    std::fs::remove_file(dir.path().join("LOCK")).unwrap();
+    let other = DataDir::open(dir.path()).unwrap();
+    let of_other = DmlLog::open(&dml, 0, Some(Arc::clone(other.ownership()))).unwrap();
+    let error = log.append(changes(4)).await.unwrap_err().to_string();
+    assert!(error.contains("no longer this server's"), "{error}");
+    fill(&of_other, 4..=5).await;
+    assert!(log.append(changes(4)).await.is_err());
+    drop((log, of_other));
+    holds(&DmlLog::open(&dml, 0, None).unwrap(), 1..=5);
 }

@@ -101,6 +101,16 @@ fn nested_values_and_raw_json() {
     );
     assert_eq!(bad.len(), 1);
     assert_eq!(bad[0].1, "column \"list\": \"x\" is no bigint");
+
+    // Neither a jsonb nor a text holds a zero.
+    let (rows, bad) = decode(
+        &declared,
+        &[2, 3],
+        br#"{"doc":{"k\u0000":1}}
+{"text":"\u0000"}
+{"doc":"\\u0000","text":"\\u0000"}"#,
+    );
+    assert_eq!((rows.len(), bad.len()), (1, 2), "{rows:?} {bad:?}");
 }
 
 #[test]

@@ -81,6 +81,11 @@ fn numerics_are_in_groups_of_four() {
     assert_eq!(numeric(10_000, 0), [1, 1, 0, 0, 1]);
     assert_eq!(numeric(1, 6), [1, -2, 0, 6, 100]);
     assert_eq!(numeric(5, -4), [1, 1, 0, 0, 5]);
+    // A bare numeric: as many digits as it has, as its text has them.
+    assert_eq!(numeric(15_000_000_000, 10), [2, 0, 0, 1, 1, 5000]);
+    assert_eq!(numeric(-30_000_000_000, 10), [1, 0, 0x4000, 0, 3]);
+    assert_eq!(numeric(1, 10), [1, -3, 0, 10, 100]);
+    assert_eq!(numeric(0, 10), [0, 0, 0, 0]);
 }
 
 #[test]
