@@ -14,6 +14,11 @@ use weir_catalog::{CatalogChange, SqlState};
 const STORAGE: &str = "checkpoint.storage";
 
 impl Database {
+    /// Returns once another process may use the data directory: this one has to end.
+    pub async fn lost(&self) -> std::io::Error {
+        self.lasting.lost().await
+    }
+
     /// Refuses a change of `checkpoint.storage` to a directory that can't be it.
     pub async fn check_place(&self, change: &CatalogChange) -> Result<(), JobError> {
         let url = match change {

@@ -14,9 +14,11 @@ use super::manager::{Database, JobError};
 use super::restore;
 use super::running::{JobSpec, Parallelism};
 use super::takeover::{Replacing, Waiting};
+use crate::clock;
 use crate::config::Config;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_catalog::{CatalogChange, CatalogSnapshot, JobId};
 use weir_sql::plan::fingerprint::fingerprints;
 
@@ -25,15 +27,14 @@ impl Database {
     pub fn parallelism(&self) -> usize {
         self.lasting.settings().parallelism
     }
-
-    /// Returns once another process may use the data directory: this one has to end.
-    pub async fn lost(&self) -> std::io::Error {
-        self.lasting.lost().await
-    }
 }
 
 /// The setting that says how many actors the fragments of a job have that has no number of its own.
 const SETTING: &str = "parallelism";
+
+/// From one failure to catch up to the next try; twice as long each time, up to this.
+const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Whose parallelism a change is about.
 enum Targets {
@@ -168,14 +169,24 @@ pub async fn wait(rescaling: Rescaling) {
 }
 
 /// Catches up with what was logged while a dataflow was put together with what was known before, or while
-/// something filled.
+/// something filled. Where that fails it is tried again as long as this dataflow runs: the next one begins
+/// with what the catalog says.
 pub async fn settle(lasting: Arc<Lasting>) {
-    let _ddl = lasting.ddl_lock.lock().await;
     let Ok(incarnation) = lasting.incarnation() else { return };
-    let now = (*lasting.catalog()).clone();
-    match replace(&lasting, incarnation, Targets::All, now, || Ok(())).await {
-        // What still waits is seen to when that has filled.
-        Ok(rescaling) => wait(rescaling).await,
-        Err(error) => tracing::error!(%error, "could not give jobs the parallelism that they should have"),
+    let mut pause = SETTLE_PAUSE;
+    while lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation)) {
+        let Err(error) = try_to_settle(&lasting, &incarnation).await else { return };
+        tracing::error!(%error, "could not give jobs the parallelism that they should have");
+        clock::sleep(pause).await;
+        pause = (pause * 2).min(SETTLE_PAUSE_MAX);
     }
+}
+
+async fn try_to_settle(lasting: &Arc<Lasting>, incarnation: &Arc<Incarnation>) -> Result<(), JobError> {
+    let _ddl = lasting.ddl_lock.lock().await;
+    let now = (*lasting.catalog()).clone();
+    // What still waits is seen to when that has filled.
+    let rescaling = replace(lasting, Arc::clone(incarnation), Targets::All, now, || Ok(())).await?;
+    wait(rescaling).await;
+    Ok(())
 }
