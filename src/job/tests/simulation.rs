@@ -582,11 +582,11 @@ fn no_schedule_or_crash_breaks_a_promise() {
         let outcome = thread.spawn(run).expect("a thread").join();
         return outcome.unwrap_or_else(|panic| resume_unwind(panic));
     }
-    // Without a wish they are the same each time; of so many as are wished half are new.
-    let wished = number("WEIR_SIM_SEEDS");
+    // Without a wish they are the same each time; of so many as are wished half are new, or all from one on.
+    let (wished, from) = (number("WEIR_SIM_SEEDS"), number("WEIR_SIM_FIRST"));
     let count = wished.unwrap_or(SEEDS);
-    let new = wished.map_or(0, |count| count.div_ceil(2));
-    let first = number("WEIR_SIM_FIRST").unwrap_or_else(|| u64::from(rand::rng().random::<u32>()));
+    let new = wished.map_or(0, |count| if from.is_some() { count } else { count.div_ceil(2) });
+    let first = from.unwrap_or_else(|| u64::from(rand::rng().random::<u32>()));
     println!("seeds 0..{} and {first}..{}", count - new, first + new);
     let seeds: Vec<u64> = (0..count - new).chain(first..first + new).collect();
     let started = std::time::Instant::now();
