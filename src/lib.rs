@@ -21,6 +21,7 @@ pub mod failpoint;
 pub mod formats;
 pub mod job;
 pub mod operators;
+pub mod ports;
 pub mod serve;
 pub mod server;
 pub mod session;

@@ -27,7 +27,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Leaves that any area may import.
 const LEAVES: &[&str] =
-    &["allocator", "config", "error", "telemetry", "failpoint", "threads", "clock", "work"];
+    &["allocator", "config", "error", "telemetry", "failpoint", "threads", "clock", "work", "ports"];
 
 /// What is banned outside tests: the text, and what to write instead. The last field names files
 /// in which it is at home.

@@ -17,7 +17,7 @@ use super::manifest::{Manifest, PromisedPart, StateFile, Stored};
 use super::remote::{CATALOG, RemoteStorage, SINKS};
 use super::transfer::Cancel;
 use super::upload::{Uploaded, key};
-use crate::connectors::ahead::Ahead;
+use crate::checkpoint::ahead::Ahead;
 use crate::failpoint;
 use crate::state::durable::{damaged, in_file, parent, sync_dir};
 use crate::stream::Epoch;

@@ -8,7 +8,7 @@
 //! checked when it is written and when it is read, by the same rules.
 
 use super::participant::{CommitHandle, Offset, OffsetKey};
-use crate::connectors::ahead::Ahead;
+use crate::checkpoint::ahead::Ahead;
 use crate::state::durable::{damaged, in_file, write_atomically};
 use crate::stream::Epoch;
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,7 @@
 //! commit. [`decide`] decides, [`coordinator`] does; [`participant`] is what actors and sinks sign.
 //! **Invariants:** only the coordinator makes epochs; a checkpoint exists when its manifest does.
 
+pub mod ahead;
 pub mod belongings;
 pub mod channel;
 pub mod checksum;

@@ -17,8 +17,8 @@ use super::manifest::{ManifestJob, checked, is_plain_path, unique, uuid_as_text,
 use super::objects::Objects;
 use super::participant::{CommitHandle, Offset, OffsetKey};
 use super::transfer::{Cancel, Throttle};
+use crate::checkpoint::ahead::Ahead;
 use crate::config::{StorageScheme, StorageUrl};
-use crate::connectors::ahead::Ahead;
 use crate::failpoint;
 use crate::stream::Epoch;
 use serde::{Deserialize, Serialize};

@@ -7,11 +7,11 @@
 //! ```
 //! Whatever fails, what is not delivered stays in the log, in order; nobody else waits for it.
 
-use super::ahead::Ahead;
 use super::committer::{CommitterConfig, CommitterEvent, Events};
 use super::retry::Backoff;
 use super::sink::SinkError;
 use super::sink_log::SinkLog;
+use crate::checkpoint::ahead::Ahead;
 use crate::checkpoint::participant::CommitHandle;
 use crate::clock;
 use crate::stream::Epoch;

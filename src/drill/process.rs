@@ -2,9 +2,9 @@
 
 use super::tables::failed;
 use super::{DrillConfig, DrillError};
+use crate::ports::free_port;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -257,8 +257,4 @@ fn end_with_us(command: &mut Command) {
             _ => Err(std::io::Error::last_os_error()),
         })
     };
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -9,17 +9,13 @@ use super::arrival::Opened;
 use super::committers::Committers;
 use super::leftovers::{CatalogNow, Leftovers};
 use super::manager::{Binding, JobError};
-use super::opening::{
-    open_remote, require_backend, require_never_any, require_restored, require_whole, take_over,
-};
+use super::opening::{Checkpoints, open_checkpoints, require_backend, take_over};
 use super::restart_policy::{Failures, Verdict};
 use super::running::Running;
 use super::storing::{Fingerprints, Storing};
 use super::tail::SinkLogs;
 use crate::checkpoint::coordinator::{Message, Shown, Visible};
 use crate::checkpoint::decide::Settings;
-use crate::checkpoint::history::History;
-use crate::checkpoint::staged;
 use crate::checkpoint::storage::{self, CheckpointStorage};
 use crate::clock;
 use crate::config::{Config, DatabaseConfig};
@@ -45,9 +41,6 @@ const SCRATCH: &str = "scratch";
 
 /// How often it is asked whether the data directory is still this process's, where nothing else asks.
 const OWNERSHIP_ASKED: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// What is remembered of checkpoints, below the data directory.
-const HISTORY: &str = "history.jsonl";
 
 /// What lasts beyond an incarnation.
 pub struct Lasting {
@@ -130,24 +123,8 @@ impl Lasting {
             take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
         }
         let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
-        let root = sub("checkpoints")?;
-        let restored = Epoch(catalog.restored);
-        staged::settle(&root, restored).map_err(JobError::from_checkpoint)?;
-        let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
-            .map_err(JobError::from_checkpoint)?;
-        storage.guard(data_dir.ownership());
-        if !arrives {
-            storage.set(&settings);
-            open_remote(&mut storage, &catalog)?;
-        }
-        require_restored(&storage, restored).map_err(io("open the checkpoints"))?;
-        storage.forget_before(restored).map_err(JobError::from_checkpoint)?;
-        require_whole(&catalog, &storage).map_err(io("open the catalog"))?;
-        let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
-        let history = History::open(&data_dir.root().join(HISTORY));
-        if newest.is_none() && !arrives {
-            require_never_any(&storage, &history)?;
-        }
+        let Checkpoints { storage, newest, history } =
+            open_checkpoints(&data_dir, &catalog, &settings, arrives)?;
         require_backend(&config, newest.as_ref())?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
         let dml = DmlLog::open(&sub("dml")?, position, Some(Arc::clone(data_dir.ownership())))

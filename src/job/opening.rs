@@ -4,6 +4,7 @@ use super::manager::JobError;
 use crate::checkpoint::history::History;
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::remote::RemoteStorage;
+use crate::checkpoint::staged;
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::config::{Config, StorageSettings};
 use crate::state::backend::Backend;
@@ -11,6 +12,49 @@ use crate::state::data_dir::DataDir;
 use crate::state::durable::damaged;
 use crate::stream::Epoch;
 use weir_catalog::{CatalogSnapshot, SqlState};
+
+/// What is remembered of checkpoints, below the data directory.
+const HISTORY: &str = "history.jsonl";
+
+/// The checkpoints that a start finds.
+pub struct Checkpoints {
+    /// Where they are.
+    pub storage: CheckpointStorage,
+    /// The one to go on from.
+    pub newest: Option<Manifest>,
+    /// What is told of earlier ones.
+    pub history: History,
+}
+
+/// Opens the checkpoints of a data directory with this catalog, and checks that they are all there and
+/// whole. `arrives`: what a savepoint brings is put in their place.
+pub fn open_checkpoints(
+    data_dir: &DataDir,
+    catalog: &CatalogSnapshot,
+    settings: &StorageSettings,
+    arrives: bool,
+) -> Result<Checkpoints, JobError> {
+    let io = |what: &'static str| move |e: std::io::Error| JobError::io(what, &e);
+    let root = data_dir.subdirectory("checkpoints").map_err(io("make a directory"))?;
+    let restored = Epoch(catalog.restored);
+    staged::settle(&root, restored).map_err(JobError::from_checkpoint)?;
+    let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
+        .map_err(JobError::from_checkpoint)?;
+    storage.guard(data_dir.ownership());
+    if !arrives {
+        storage.set(settings);
+        open_remote(&mut storage, catalog)?;
+    }
+    require_restored(&storage, restored).map_err(io("open the checkpoints"))?;
+    storage.forget_before(restored).map_err(JobError::from_checkpoint)?;
+    require_whole(catalog, &storage).map_err(io("open the catalog"))?;
+    let newest = storage.verify_newest().map_err(JobError::from_checkpoint)?;
+    let history = History::open(&data_dir.root().join(HISTORY));
+    if newest.is_none() && !arrives {
+        require_never_any(&storage, &history)?;
+    }
+    Ok(Checkpoints { storage, newest, history })
+}
 
 /// Goes above every generation that wrote to the storage.
 pub fn take_over(data_dir: &mut DataDir, settings: &StorageSettings) -> std::io::Result<()> {
@@ -24,7 +68,7 @@ pub fn take_over(data_dir: &mut DataDir, settings: &StorageSettings) -> std::io:
 /// Opens `checkpoint.storage`, if it is not local. Where it is away, what is on the disk is as new as what
 /// it has, and its checkpoints fail until it is back. Without a checkpoint on the disk its own are needed:
 /// to start with nothing would be to lose everything.
-pub fn open_remote(storage: &mut CheckpointStorage, catalog: &CatalogSnapshot) -> Result<(), JobError> {
+fn open_remote(storage: &mut CheckpointStorage, catalog: &CatalogSnapshot) -> Result<(), JobError> {
     let Err(error) = storage.open_remote() else { return Ok(()) };
     let others = matches!(error.kind(), std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::InvalidInput);
     if others {
@@ -44,7 +88,7 @@ pub fn open_remote(storage: &mut CheckpointStorage, catalog: &CatalogSnapshot) -
 
 /// A catalog that lacks what a checkpoint was made with has lost its end: acknowledged DDL, and with it
 /// the rows of what it created.
-pub fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> std::io::Result<()> {
+fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> std::io::Result<()> {
     match storage.list().find(|m| m.catalog_version > catalog.version) {
         None => Ok(()),
         Some(manifest) => Err(std::io::Error::new(
@@ -60,7 +104,7 @@ pub fn require_whole(catalog: &CatalogSnapshot, storage: &CheckpointStorage) -> 
 
 /// A data directory without a checkpoint is one that never had any: where its history tells of one, to start
 /// with nothing would be to lose what only that one holds.
-pub fn require_never_any(storage: &CheckpointStorage, history: &History) -> Result<(), JobError> {
+fn require_never_any(storage: &CheckpointStorage, history: &History) -> Result<(), JobError> {
     let checkpoints = history.checkpoints();
     let Some(newest) = checkpoints.iter().rev().find(|checkpoint| checkpoint.status == "completed") else {
         return Ok(());
@@ -79,7 +123,7 @@ pub fn require_never_any(storage: &CheckpointStorage, history: &History) -> Resu
 }
 
 /// A catalog that RESTORE has put in place goes with the checkpoint that it names, or a later one.
-pub fn require_restored(storage: &CheckpointStorage, restored: Epoch) -> std::io::Result<()> {
+fn require_restored(storage: &CheckpointStorage, restored: Epoch) -> std::io::Result<()> {
     if restored == Epoch::ZERO || storage.list().any(|manifest| manifest.epoch >= restored) {
         return Ok(());
     }

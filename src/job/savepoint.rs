@@ -13,6 +13,7 @@ use super::attempts::Attempt;
 use super::incarnation::Lasting;
 use super::manager::{Database, JobError};
 use super::places::{require_apart, require_writable};
+use crate::checkpoint::ahead::Ahead;
 use crate::checkpoint::coordinator::Message;
 use crate::checkpoint::hold::Hold;
 use crate::checkpoint::manifest::Manifest;
@@ -21,7 +22,6 @@ use crate::checkpoint::savepoint::{FORMAT, SavedFile, SavedLog, Savepoint, Savep
 use crate::checkpoint::transfer::Cancel;
 use crate::clock;
 use crate::config::StorageUrl;
-use crate::connectors::ahead::Ahead;
 use crate::connectors::sink_log::{LogPiece, SealedPart};
 use crate::failpoint;
 use crate::state::StateError;

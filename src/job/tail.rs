@@ -3,9 +3,9 @@
 
 use super::build::Lookup;
 use super::manager::JobError;
+use crate::checkpoint::ahead::Ahead;
 use crate::checkpoint::belongings::PartOnDisk;
 use crate::checkpoint::participant::CommitHandle;
-use crate::connectors::ahead::Ahead;
 use crate::connectors::registry;
 use crate::connectors::sink_log::{SealedPart, SinkLog, SinkLogWriter};
 use crate::dataflow::dispatch;

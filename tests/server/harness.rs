@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -31,8 +30,7 @@ fn backend() -> Vec<String> {
 
 /// A port that nobody listens on.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
+    weir::ports::free_port().expect("a free port")
 }
 
 /// A Weir server, and the data directory that outlives it.

@@ -20,7 +20,7 @@ impl Server {
     pub async fn start() -> Option<Self> {
         let bin = glob::glob("/usr/lib/postgresql/*/bin").unwrap().filter_map(Result::ok).last()?;
         let dir = tempfile::tempdir().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::ports::free_port().unwrap();
         let data = dir.path().join("data");
         // PostgreSQL refuses to run as root. SAFETY: a plain system call.
         let root = unsafe { libc::geteuid() } == 0;
