@@ -12,12 +12,12 @@
 //! **Invariant:** parts come back at their places in files of the same names, so that promises hold as they
 //! are.
 
+use super::ahead::Ahead;
 use super::download::Part;
 use super::manifest::{Manifest, PromisedPart, StateFile, Stored};
 use super::remote::{CATALOG, RemoteStorage, SINKS};
 use super::transfer::Cancel;
 use super::upload::{Uploaded, key};
-use crate::checkpoint::ahead::Ahead;
 use crate::failpoint;
 use crate::state::durable::{damaged, in_file, parent, sync_dir};
 use crate::stream::Epoch;

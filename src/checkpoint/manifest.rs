@@ -7,8 +7,8 @@
 //! A checkpoint exists when its manifest does: it is written last, and whole. **Invariant:** it is
 //! checked when it is written and when it is read, by the same rules.
 
+use super::ahead::Ahead;
 use super::participant::{CommitHandle, Offset, OffsetKey};
-use crate::checkpoint::ahead::Ahead;
 use crate::state::durable::{damaged, in_file, write_atomically};
 use crate::stream::Epoch;
 use serde::{Deserialize, Serialize};

@@ -13,11 +13,11 @@
 //! **Invariant:** it is checked when it is written and when it is read, by the same rules; a file whose
 //! content is not what the manifest says is an error that names it.
 
+use super::ahead::Ahead;
 use super::manifest::{ManifestJob, checked, is_plain_path, unique, uuid_as_text, with_checksum};
 use super::objects::Objects;
 use super::participant::{CommitHandle, Offset, OffsetKey};
 use super::transfer::{Cancel, Throttle};
-use crate::checkpoint::ahead::Ahead;
 use crate::config::{StorageScheme, StorageUrl};
 use crate::failpoint;
 use crate::stream::Epoch;

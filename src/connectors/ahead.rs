@@ -1,9 +1,6 @@
-//! Ahead: which epochs the target of a sink must not hold, until somebody has opened it and looked.
+//! What is known of the target of a sink until somebody has opened it and looked: which epochs it must not
+//! hold ([`Ahead`]).
 //!
-//! ```text
-//!            restored               last given before           epochs ──>
-//!   ──────────┤ delivered by an earlier life: ahead ├── delivered since, by who has looked ──
-//! ```
 //! What a restore gave up is in no later checkpoint, so this goes from start to start, and from machine to
 //! machine: on the disk from the first checkpoint on that is made before somebody has looked, and with each
 //! savepoint and remote checkpoint. Each names when it was made, so that what is delivered later is not

@@ -24,8 +24,9 @@ pub(super) fn list(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(files)
 }
 
-/// Visits the transactions after `from`, which must be whole; what is before them may be damaged. Returns the last position, and the last file's frames.
-/// Only if `opening` may the last file end in a torn frame for good: else it is being written.
+/// Visits the transactions after `from`, which must be whole; what is before them may be damaged. Returns
+/// the last position, and the last file's frames. Only if `opening` may the last file end in a torn frame for
+/// good: else it is being written.
 pub(super) fn read(
     dir: &Path,
     files: &[u64],

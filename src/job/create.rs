@@ -82,7 +82,7 @@ pub(super) async fn create_in_background(
             Ok(()) => Ok(()),
             Err(error) => {
                 // A dataflow that has restarted meanwhile fills it anew; a DROP was first.
-                let same = lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation));
+                let same = lasting.is_running(&incarnation);
                 if same && lasting.catalog().by_id(object.id).is_some() {
                     tracing::warn!(name = %object.name, %error, "CREATE in the background failed");
                     lasting.log_changes(&[CatalogChange::Drop(object.id)])?;

@@ -240,6 +240,11 @@ impl Lasting {
         Ok(())
     }
 
+    /// Whether this is the dataflow that runs.
+    pub fn is_running(&self, incarnation: &Arc<Incarnation>) -> bool {
+        self.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, incarnation))
+    }
+
     /// The dataflow that runs.
     pub fn incarnation(&self) -> Result<Arc<Incarnation>, JobError> {
         let running = self.incarnation.read().clone();

@@ -16,6 +16,7 @@ use super::running::{JobSpec, Parallelism};
 use super::takeover::{Replacing, Waiting};
 use crate::clock;
 use crate::config::Config;
+use crate::connectors::retry::Backoff;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +32,6 @@ impl Database {
 
 /// The setting that says how many actors the fragments of a job have that has no number of its own.
 const SETTING: &str = "parallelism";
-
-/// From one failure to catch up to the next try; twice as long each time, up to this.
-const SETTLE_PAUSE: Duration = Duration::from_secs(1);
-const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Whose parallelism a change is about.
 enum Targets {
@@ -173,12 +170,11 @@ pub async fn wait(rescaling: Rescaling) {
 /// with what the catalog says.
 pub async fn settle(lasting: Arc<Lasting>) {
     let Ok(incarnation) = lasting.incarnation() else { return };
-    let mut pause = SETTLE_PAUSE;
-    while lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation)) {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 0);
+    while lasting.is_running(&incarnation) {
         let Err(error) = try_to_settle(&lasting, &incarnation).await else { return };
         tracing::error!(%error, "could not give jobs the parallelism that they should have");
-        clock::sleep(pause).await;
-        pause = (pause * 2).min(SETTLE_PAUSE_MAX);
+        clock::sleep(backoff.wait()).await;
     }
 }
 

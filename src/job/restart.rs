@@ -282,7 +282,7 @@ async fn finished(lasting: Arc<Lasting>, incarnation: Arc<Incarnation>, object: 
     while let Err(error) = super::create::finish(&lasting, &incarnation, object).await {
         tracing::warn!(%object, %error, "an object that has filled again is not ready");
         clock::sleep(FINISH_PAUSE).await;
-        if !lasting.incarnation().is_ok_and(|now| Arc::ptr_eq(&now, &incarnation)) {
+        if !lasting.is_running(&incarnation) {
             return;
         }
     }
