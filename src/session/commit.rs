@@ -41,6 +41,8 @@ impl Session {
         }
         let db = self.db().clone();
         let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
+        let restored = block.restored.unwrap_or(db.catalog().restored);
+        self.require_same_database(restored)?;
         let written = self.net_writes(block.writes)?;
         let (view, basis) = self.limits.run(View::latest(&db, &[])).await?;
         let checked = match self.check_again(&written, &view).await {
@@ -53,7 +55,7 @@ impl Session {
         };
         let changes = |net: Net| net.into_iter().map(|(target, batch)| (target.id, batch)).collect();
         let queued = match checked {
-            Ok(written) => self.queue(changes(written), Some(basis)),
+            Ok(written) => self.queue(changes(written), Some(basis), restored),
             Err(error) => Err(error),
         };
         drop(guard);

@@ -64,8 +64,10 @@ impl Session {
             Some(at) => View::of_snapshot(at, own),
             None => self.limits.run(View::newest(self.db(), own)).await?,
         };
+        let restored = view.at.catalog.restored;
         let changes = self.compute(dml, &input, view).await?;
         if let Transaction::Open(block) = &mut self.transaction {
+            block.restored.get_or_insert(restored);
             if !changes.batch.is_empty() {
                 block.writes.push((dml.table, changes.batch.clone()));
             }
@@ -90,17 +92,19 @@ impl Session {
                 input = Input::Rows(self.collect(dml.input.clone(), parameters, Some(view.clone())).await?);
             }
             if !self.target(dml.table)?.is_keyed() {
+                let restored = view.at.catalog.restored;
                 let changes = self.compute(dml, &input, view).await?;
-                let queued = self.queue(vec![(dml.table, changes.batch.clone())], None)?;
+                let queued = self.queue(vec![(dml.table, changes.batch.clone())], None, restored)?;
                 self.wait_durable(queued, None).await?;
                 return Ok(changes);
             }
         }
         let guard = self.limits.run(async { Ok::<_, SessionError>(db.dml_lock().lock().await) }).await?;
         let (view, basis) = self.limits.run(View::latest(&db, &[])).await?;
+        let restored = view.at.catalog.restored;
         let changes = self.compute(dml, &input, view).await;
         let queued = match &changes {
-            Ok(changes) => self.queue(vec![(dml.table, changes.batch.clone())], Some(basis))?,
+            Ok(changes) => self.queue(vec![(dml.table, changes.batch.clone())], Some(basis), restored)?,
             Err(_) => None,
         };
         drop(guard);
@@ -171,16 +175,28 @@ impl Session {
         self.limits.run(async { reading.await.map_err(internal)? }).await
     }
 
-    /// Queues one transaction, which was checked against what `basis` says. Hold the DML lock then.
+    /// Queues one transaction, which was checked against what `basis` says (hold the DML lock then) and computed
+    /// after the RESTORE of this number: what comes later is another database.
     pub(super) fn queue(
         &self,
         changes: Vec<(ObjectId, ChangeBatch)>,
         basis: Option<Basis>,
+        restored: u64,
     ) -> Result<Option<Appending>, SessionError> {
+        self.require_same_database(restored)?;
         self.db().dml().begin(changes, basis).map_err(|e| match e.kind() {
             std::io::ErrorKind::ResourceBusy => self.db().write_refused().into(),
             _ => log_failed(&e),
         })
+    }
+
+    /// An error if there was a RESTORE after that of this number.
+    pub(super) fn require_same_database(&self, restored: u64) -> Result<(), SessionError> {
+        if self.db().catalog().restored == restored {
+            return Ok(());
+        }
+        let message = "a savepoint was put in the place of the database while the transaction ran";
+        Err(SessionError::new(SqlState("40001"), message).hint("Run the transaction again."))
     }
 
     /// Returns when what was queued is durable, and all that it was checked against.

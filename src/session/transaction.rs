@@ -77,6 +77,8 @@ pub struct Block {
     pub savepoints: Vec<Savepoint>,
     /// What a block above READ COMMITTED reads, from its first statement on.
     pub snapshot: Option<ReadPoint>,
+    /// The number of the RESTORE before its first write.
+    pub restored: Option<u64>,
     /// What it wrote, in order.
     pub writes: Vec<(ObjectId, ChangeBatch)>,
     /// The statements that wrote it.
@@ -114,6 +116,7 @@ impl Block {
             local: Local::new(),
             savepoints: Vec::new(),
             snapshot: None,
+            restored: None,
             writes: Vec::new(),
             done: Vec::new(),
         }

@@ -116,7 +116,11 @@ async fn a_savepoint_is_restored_in_place() {
         error.starts_with("55000: the database is not empty") && error.contains("replace = true"),
         "{error}"
     );
+    let open = weir.connect().await;
+    run(&open, "BEGIN; INSERT INTO t VALUES (9999, 1)").await;
     let notices = weir.notices(&format!("RESTORE DATABASE dev FROM '{to}' WITH (replace = true)")).await;
+    let error = refused(&open, "COMMIT").await;
+    assert!(error.starts_with("40001: a savepoint was put in the place of the database"), "{error}");
     assert!(notices.contains("table \"later\" is not in the savepoint: it is dropped"), "{notices}");
     assert_eq!(everything(&client).await, saved, "the session that asked");
     let client = weir.connect().await;
