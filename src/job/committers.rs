@@ -151,7 +151,11 @@ impl Committers {
     /// knows where to roll back. Done before the sink is, for without it nothing may be prepared.
     pub fn keep_target(&self, object: &Object) -> Result<(), JobError> {
         let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
-        if let Target::Prepared(_) = self.open_target(object, sink)? {
+        self.keep(object, sink, &self.open_target(object, sink)?)
+    }
+
+    fn keep(&self, object: &Object, sink: &Sink, target: &Target) -> Result<(), JobError> {
+        if let Target::Prepared(_) = target {
             self.logs.open(object.id).map_err(|e| JobError::io("open the sink log", &e))?;
             let kept = leftovers::keep(&self.logs.dir(object.id), &object.name.name, sink);
             kept.map_err(|e| JobError::io("write the sink's target", &e))?;
@@ -173,8 +177,8 @@ impl Committers {
     /// that it goes on from, zero for a new sink.
     pub fn start(&self, object: &Object, restored: Epoch) -> Result<(), JobError> {
         let ObjectBody::Sink(sink) = &object.body else { return Ok(()) };
-        self.keep_target(object)?;
         let target = self.open_target(object, sink)?;
+        self.keep(object, sink, &target)?;
         let log = self.logs.open(object.id).map_err(|e| JobError::io("open the sink log", &e))?;
         let commit_every = registry::commit_every(sink).map_err(JobError::from_client)?;
         let config = CommitterConfig {
