@@ -3,8 +3,9 @@
 //!
 //! What a restore gave up is in no later checkpoint, so this goes from start to start, and from machine to
 //! machine: on the disk from the first checkpoint on that is made before somebody has looked, and with each
-//! savepoint and remote checkpoint. Each names when it was made, so that what is delivered later is not
-//! taken for what was given up.
+//! savepoint and remote checkpoint. What a life of the dataflow makes is delivered by nobody before somebody
+//! has looked in that life, and may be delivered by a later one that goes on from it: each life adds what came
+//! after its checkpoint, up to the last epoch that was given before it.
 
 use crate::checkpoint::ahead::Ahead;
 use crate::state::durable::{in_file, parent, sync_dir, write_atomically};
@@ -21,6 +22,8 @@ pub struct Unopened {
     dir: PathBuf,
     /// What it must not hold; none once somebody has looked.
     ahead: Option<Ahead>,
+    /// The last epoch that was given before the life of the dataflow that said so last.
+    began: Epoch,
     /// The last epoch that it was found to hold and must not.
     found: Epoch,
     /// The same as it is on the disk.
@@ -45,6 +48,8 @@ impl Unopened {
         Ok(Self {
             dir: dir.to_owned(),
             ahead: noted.clone(),
+            // A note says itself where it ends.
+            began: Epoch(u64::MAX),
             found: Epoch::ZERO,
             file: noted.is_some(),
             noted,
@@ -56,11 +61,11 @@ impl Unopened {
         self.ahead.as_ref()
     }
 
-    /// What it must not hold, as somebody is to know it who goes on with what there is now; `began` is the last
-    /// epoch that was given before this life of the dataflow.
-    pub fn to_carry(&self, began: Epoch) -> Option<Ahead> {
+    /// What it must not hold, as somebody is to know it who goes on with what there is now.
+    pub fn to_carry(&self) -> Option<Ahead> {
         // A server that had another copy of the data directory may have given later ones.
-        self.ahead.as_ref().map(|ahead| ahead.until(began.max(self.found))).filter(|ahead| !ahead.is_empty())
+        let last = self.began.max(self.found);
+        self.ahead.as_ref().map(|ahead| ahead.until(last)).filter(|ahead| !ahead.is_empty())
     }
 
     /// The target holds `epoch`, and must not.
@@ -68,36 +73,49 @@ impl Unopened {
         self.found = self.found.max(epoch);
     }
 
-    /// The sink goes on, and its target must not hold this either.
-    pub fn must_not_hold(&mut self, ahead: &Ahead) {
-        self.ahead = Some(self.ahead.take().unwrap_or_default().or(ahead));
+    /// The sink goes on in a life of the dataflow whose epochs come after `began`, and its target must not hold
+    /// this either.
+    pub fn must_not_hold(&mut self, ahead: &Ahead, began: Epoch) {
+        self.ahead = Some(self.to_carry().unwrap_or_default().or(ahead));
+        self.began = began;
     }
 
     /// The sink goes on with a savepoint: the target must not hold this, whatever was known before.
-    pub fn must_only_not_hold(&mut self, ahead: Ahead) {
-        self.ahead = Some(ahead);
+    pub fn must_only_not_hold(&mut self, ahead: Ahead, began: Epoch) {
+        (self.ahead, self.began) = (Some(ahead), began);
     }
 
     /// Keeps it through restarts, once. To be done before there is a newer checkpoint to start from.
     pub fn note(&mut self) -> io::Result<()> {
-        let Some(ahead) = self.ahead.clone().filter(|ahead| self.noted.as_ref() != Some(ahead)) else {
-            return Ok(());
-        };
-        (self.noted, self.file) = (None, true);
-        note(&self.dir, &ahead)?;
-        self.noted = Some(ahead);
+        let ahead = self.to_carry();
+        match &ahead {
+            None => self.forget()?,
+            Some(ahead) if self.noted.as_ref() == Some(ahead) => {}
+            Some(ahead) => {
+                (self.noted, self.file) = (None, true);
+                note(&self.dir, ahead)?;
+            }
+        }
+        self.noted = ahead;
         Ok(())
     }
 
-    /// Somebody has looked: the target holds nothing that it must not, or that was settled.
-    pub fn opened(&mut self) -> io::Result<()> {
+    /// Removes what is noted.
+    fn forget(&mut self) -> io::Result<()> {
         if self.file {
             match std::fs::remove_file(self.dir.join(FILE)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => sync_dir(&self.dir)?,
             }
         }
-        (self.ahead, self.found, self.noted, self.file) = (None, Epoch::ZERO, None, false);
+        (self.noted, self.file) = (None, false);
+        Ok(())
+    }
+
+    /// Somebody has looked: the target holds nothing that it must not, or that was settled.
+    pub fn opened(&mut self) -> io::Result<()> {
+        self.forget()?;
+        (self.ahead, self.found) = (None, Epoch::ZERO);
         Ok(())
     }
 }
@@ -118,26 +136,51 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let read = || Unopened::read(dir.path()).unwrap();
         let mut unopened = read();
-        unopened.must_not_hold(&Ahead::of(Epoch(7)));
+        unopened.must_not_hold(&Ahead::of(Epoch(7)), Epoch(9));
         assert_eq!(read().ahead(), None, "nothing is written while no later checkpoint is made");
         unopened.note().unwrap();
-        // As after a restart from a later checkpoint.
+        // As after a restart from the checkpoint of 12, which was made before anybody had looked.
         let mut next = read();
-        next.must_not_hold(&Ahead::of(Epoch(12)));
-        assert_eq!(next.ahead(), Some(&Ahead::of(Epoch(7))));
+        next.must_not_hold(&Ahead::of(Epoch(12)), Epoch(15));
+        let of = |ahead: Option<&Ahead>| {
+            [7, 8, 9, 10, 12, 13, 15, 16].map(|epoch| ahead.unwrap().of_target(Epoch(epoch)).is_some())
+        };
+        assert_eq!(of(next.ahead()), [false, true, true, false, false, true, true, true]);
+        // So it is in the life after, where what that checkpoint promised may be delivered already, …
         next.note().unwrap();
-        // Others learn of it up to the last epoch that was given, or that was found.
-        let carried = next.to_carry(Epoch(15)).unwrap();
-        assert_eq!([15, 16].map(|epoch| carried.of_target(Epoch(epoch))), [Some(Epoch(7)), None]);
+        // … and with others that go on from what there is: up to the last epoch that was given, or was found.
+        let carried = [false, true, true, false, false, true, true, false];
+        assert_eq!((of(read().ahead()), of(next.to_carry().as_ref())), (carried, carried));
         next.found(Epoch(18));
-        assert_eq!(next.to_carry(Epoch(15)).unwrap().of_target(Epoch(18)), Some(Epoch(7)));
+        assert_eq!(next.to_carry().unwrap().of_target(Epoch(18)), Some(Epoch(7)));
         next.opened().unwrap();
-        assert_eq!(next.to_carry(Epoch(15)), None);
-        assert_eq!((next.ahead(), read().ahead()), (None, None));
-        // RESTORE: what was known before does not count.
-        unopened.must_only_not_hold(Ahead::of(Epoch(20)));
+        assert_eq!((next.to_carry(), next.ahead(), read().ahead()), (None, None, None));
+    }
+
+    #[test]
+    fn another_life_in_the_same_process_ends_what_was_not_delivered() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut unopened = Unopened::read(dir.path()).unwrap();
+        unopened.must_not_hold(&Ahead::of(Epoch(7)), Epoch(9));
+        unopened.must_not_hold(&Ahead::of(Epoch(7)), Epoch(9));
+        unopened.must_not_hold(&Ahead::of(Epoch(12)), Epoch(15));
+        let of = |epoch| unopened.ahead().unwrap().of_target(Epoch(epoch));
+        assert_eq!([of(9), of(11), of(12), of(14)], [Some(Epoch(7)), None, None, Some(Epoch(7))]);
+    }
+
+    #[test]
+    fn what_was_known_before_a_restore_does_not_count_and_damage_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = || Unopened::read(dir.path()).unwrap();
+        let mut unopened = read();
+        unopened.must_not_hold(&Ahead::of(Epoch(7)), Epoch(9));
         unopened.note().unwrap();
-        assert_eq!(read().ahead(), Some(&Ahead::of(Epoch(20))));
+        unopened.must_only_not_hold(Ahead::of(Epoch(20)), Epoch(30));
+        unopened.note().unwrap();
+        assert_eq!(read().ahead(), Some(&Ahead::of(Epoch(20)).until(Epoch(30))));
+        unopened.must_only_not_hold(Ahead::of(Epoch(30)), Epoch(30));
+        unopened.note().unwrap();
+        assert_eq!(read().ahead(), None, "nothing was given up");
         std::fs::write(dir.path().join(FILE), "2x").unwrap();
         assert_eq!(read().ahead(), Some(&Ahead::of(Epoch::ZERO)), "it is damaged");
     }

@@ -97,7 +97,7 @@ impl Desk {
         restored: Epoch,
     ) -> Self {
         let seed = u64::from(config.sink.0);
-        log.unopened().must_not_hold(&Ahead::of(restored));
+        log.unopened().must_not_hold(&Ahead::of(restored), config.began);
         Self {
             config,
             log,

@@ -206,7 +206,8 @@ fn open_sink_logs(
     manifest: Option<&Manifest>,
 ) -> Result<(), JobError> {
     let io = |e: std::io::Error| JobError::io("open the sink log", &e);
-    lasting.sink_logs.begin(lasting.epochs.lock().last);
+    let began = lasting.epochs.lock().last;
+    lasting.sink_logs.begin(began);
     for object in lasting.catalog().objects().filter(|o| o.has_job() && !o.is_stored()) {
         let of_sink: Vec<_> = handles.iter().filter(|h| h.sink == object.id).cloned().collect();
         let log = lasting.sink_logs.restore(object.id, &of_sink).map_err(io)?;
@@ -216,10 +217,10 @@ fn open_sink_logs(
             Some((manifest, savepoint)) => {
                 let before = manifest.ahead.iter().find(|(sink, _)| *sink == object.id);
                 let ahead = Ahead::of(savepoint.min(restored));
-                log.unopened()
-                    .must_only_not_hold(before.map_or(ahead.clone(), |(_, before)| ahead.or(before)));
+                let ahead = before.map_or(ahead.clone(), |(_, before)| ahead.or(before));
+                log.unopened().must_only_not_hold(ahead, began);
             }
-            None => log.unopened().must_not_hold(&Ahead::of(restored)),
+            None => log.unopened().must_not_hold(&Ahead::of(restored), began),
         }
     }
     Ok(())

@@ -81,7 +81,7 @@ impl SinkLogs {
             return Ok(log.clone());
         }
         let log = self.restore(sink, &[])?;
-        log.unopened().must_not_hold(&Ahead::of(Epoch::ZERO));
+        log.unopened().must_not_hold(&Ahead::of(Epoch::ZERO), *self.began.lock());
         Ok(log)
     }
 
@@ -137,9 +137,8 @@ impl SinkLogs {
     /// What targets must not hold, as somebody is to know it who goes on with what there is now: if nobody has
     /// opened them yet, or has chosen what becomes of what they hold.
     pub fn ahead(&self) -> Vec<(ObjectId, Ahead)> {
-        let began = *self.began.lock();
         let open = self.open.lock();
-        let of_log = |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, log.unopened().to_carry(began)?));
+        let of_log = |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, log.unopened().to_carry()?));
         let mut ahead: Vec<_> = open.iter().filter_map(of_log).collect();
         ahead.sort_unstable_by_key(|(sink, _)| *sink);
         ahead
