@@ -11,7 +11,7 @@
 use super::transfer::{Cancel, Throttle};
 use crate::config::{StorageScheme, StorageUrl};
 use crate::failpoint;
-use crate::state::durable::{parent, sync_dir, sync_file};
+use crate::state::durable::{in_file, parent, sync_dir, sync_file};
 use bytes::Bytes;
 #[cfg(test)]
 use futures::FutureExt;
@@ -23,15 +23,19 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{
-    BackoffConfig, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload, RetryConfig,
+    BackoffConfig, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+    RetryConfig,
 };
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Bytes of a part; what is smaller goes in one request.
 pub const PART_BYTES: usize = 8 << 20;
+/// Bytes of a local file that are read at once.
+const PIECE_BYTES: usize = 1 << 20;
 /// The end of the names of compressed objects.
 pub const COMPRESSED: &str = ".zst";
 /// The level at which they are: speed counts, blocks of the store are compressed already.
@@ -230,7 +234,11 @@ impl Objects {
         take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let found = wait(self.store.get(&self.path(name))).map_err(|e| error(&e))?;
-        let mut chunks = found.into_stream();
+        let mut chunks = match found.payload {
+            // As a stream it would come in pieces of 8 KB, each by way of another thread.
+            GetResultPayload::File(file, path) => return read_pieces((file, &path), cancel, take),
+            GetResultPayload::Stream(chunks) => chunks,
+        };
         while let Some(chunk) = wait(chunks.next()) {
             cancel.check()?;
             take(&chunk.map_err(|e| error(&e))?)?;
@@ -255,6 +263,24 @@ impl Objects {
             dir = parent(dir);
         }
         Ok(())
+    }
+}
+
+/// Hands the content of a file, which is at a path, to `take`.
+fn read_pieces(
+    (mut file, path): (std::fs::File, &Path),
+    cancel: &Cancel,
+    take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        cancel.check()?;
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(length) => take(&piece[..length])?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(in_file(path)(e)),
+        }
     }
 }
 

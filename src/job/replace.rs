@@ -36,6 +36,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use weir_catalog::{CatalogChange, CatalogSnapshot, ObjectBody, ObjectId, ObjectState, SqlState, TableId};
 use weir_sql::parser::statement::{RestoreOptions, RestoredSinks};
@@ -224,33 +225,63 @@ impl Bring<'_> {
         let io = |e: io::Error| JobError::io("make a directory", &e);
         let scratch = self.lasting.scratch_dir("restoring").map_err(io)?;
         let store = self.lasting.backend().create(&scratch, &self.lasting.backend_memory());
-        let mut filling =
-            Filling { store: store.map_err(JobError::from_state)?, fitted, runs: Vec::new(), bytes: 0 };
-        let outcome = Mutex::new((&mut filling, Ok(())));
-        // The next file comes while this one is written.
+        let filling = Filling { store: store.map_err(JobError::from_state)?, runs: Vec::new(), bytes: 0 };
+        let filling = Mutex::new((filling, Ok(())));
+        let failed = AtomicBool::new(false);
+        // The next file is read and decoded while this one is written.
         let read = work::hand_on(
             1,
-            |hand_on| -> io::Result<()> {
-                let wanted = || outcome.lock().1.is_ok();
-                for file in self.savepoint.state.iter().take_while(|_| wanted()) {
-                    self.cancel.check()?;
-                    hand_on((file, self.dir.get(file, self.cancel)?));
+            |hand_on| -> Result<(), JobError> {
+                for file in &self.savepoint.state {
+                    if failed.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    hand_on(self.runs(file, fitted)?);
                 }
                 Ok(())
             },
-            |(file, content): (&SavedFile, Vec<u8>)| {
-                let (filling, outcome) = &mut *outcome.lock();
+            |runs: Vec<WriteRun>| {
+                let (filling, outcome) = &mut *filling.lock();
                 if outcome.is_ok() {
-                    *outcome = filling.add(file, &content);
+                    *outcome = filling.add(runs);
+                    failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
                 }
             },
         );
-        outcome.into_inner().1?;
-        read.map_err(|e| of_storage("read the savepoint", &e))?;
+        let (mut filling, outcome) = filling.into_inner();
+        outcome.and(read)?;
         filling.write()?;
         filling.store.checkpoint(to).map_err(JobError::from_state)?;
         drop(filling);
         std::fs::remove_dir_all(&scratch).map_err(io)
+    }
+
+    /// What a file says of the tables that there are going to be, as what writes it.
+    fn runs(&self, file: &SavedFile, fitted: &Fitted) -> Result<Vec<WriteRun>, JobError> {
+        let content = self.cancel.check().and_then(|()| self.dir.get(file, self.cancel));
+        let content = content.map_err(|e| of_storage("read the savepoint", &e))?;
+        let mut runs: Vec<WriteRun> = Vec::new();
+        // Asked once for each table: they come one after the other.
+        let mut of_table: (TableId, Option<TableId>) = (TableId(0), None);
+        let entries = read_entries(content.as_slice(), &mut |key, value| {
+            let Some((id, rest)) = key.split_first_chunk() else { return Ok(()) };
+            let saved = TableId(u32::from_be_bytes(*id));
+            if of_table.0 != saved {
+                let now = fitted.restored(saved.object());
+                of_table = (saved, now.map(|now| Ids::table(saved, now)));
+                runs.extend(of_table.1.map(WriteRun::new));
+            }
+            if let Some(run) = runs.last_mut().filter(|_| of_table.1.is_some()) {
+                run.write(WriteOp::Put, rest, value);
+            }
+            Ok(())
+        });
+        let entries = entries.map_err(JobError::from_state)?;
+        if entries != file.entries {
+            let message = format!("\"{}\" has {entries} entries instead of {}", file.name, file.entries);
+            return Err(JobError::new(SqlState::DATA_CORRUPTED, message));
+        }
+        Ok(runs)
     }
 
     /// The logs of the sinks that there are going to be, and their handles.
@@ -291,40 +322,16 @@ impl Bring<'_> {
 }
 
 /// A store that is filled with entries in order of their keys.
-struct Filling<'a> {
+struct Filling {
     store: Box<dyn StateStore>,
-    fitted: &'a Fitted,
     runs: Vec<WriteRun>,
     bytes: usize,
 }
 
-impl Filling<'_> {
-    fn add(&mut self, file: &SavedFile, content: &[u8]) -> Result<(), JobError> {
-        let (runs, bytes, fitted) = (&mut self.runs, &mut self.bytes, self.fitted);
-        // Asked once for each table: they come one after the other.
-        let mut of_table: (TableId, Option<TableId>) = (TableId(0), None);
-        let entries = read_entries(content, &mut |key, value| {
-            let Some((id, rest)) = key.split_first_chunk() else { return Ok(()) };
-            let saved = TableId(u32::from_be_bytes(*id));
-            if of_table.0 != saved {
-                let now = fitted.restored(saved.object());
-                of_table = (saved, now.map(|now| Ids::table(saved, now)));
-            }
-            let Some(table) = of_table.1 else { return Ok(()) };
-            if runs.last().is_none_or(|run| run.table() != table) {
-                runs.push(WriteRun::new(table));
-            }
-            if let Some(run) = runs.last_mut() {
-                run.write(WriteOp::Put, rest, value);
-            }
-            *bytes += key.len() + value.len();
-            Ok(())
-        });
-        let entries = entries.map_err(JobError::from_state)?;
-        if entries != file.entries {
-            let message = format!("\"{}\" has {entries} entries instead of {}", file.name, file.entries);
-            return Err(JobError::new(SqlState::DATA_CORRUPTED, message));
-        }
+impl Filling {
+    fn add(&mut self, runs: Vec<WriteRun>) -> Result<(), JobError> {
+        self.bytes += runs.iter().map(WriteRun::content_bytes).sum::<usize>();
+        self.runs.extend(runs);
         if self.bytes >= WRITE_BYTES { self.write() } else { Ok(()) }
     }
 

@@ -26,7 +26,7 @@ use crate::connectors::sink_log::{LogPiece, SealedPart};
 use crate::failpoint;
 use crate::state::StateError;
 use crate::state::backend::Backend;
-use crate::state::entries::EntryWriter;
+use crate::state::entries::EntryBuffer;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
@@ -293,17 +293,19 @@ struct Going<'a> {
     files: Mutex<BTreeMap<usize, io::Result<SavedFile>>>,
 }
 
-/// A file's number, its content, and the entries in it.
-type Filled = (usize, Vec<u8>, u64);
+/// A file's number, and the entries that go into it.
+type Filled = (usize, EntryBuffer);
 
 impl Going<'_> {
     /// Puts what comes, to the first failure.
-    fn put(&self, (number, content, entries): Filled) {
+    fn put(&self, (number, entries): Filled) {
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
-        let put = self.dir.put(&format!("state/{number:06}.entries"), &content, self.cancel);
-        let put = put.map(|file| SavedFile { entries, ..file });
+        let content = entries.encode().map_err(io_error);
+        let name = format!("state/{number:06}.entries");
+        let put = content.and_then(|content| self.dir.put(&name, &content, self.cancel));
+        let put = put.map(|file| SavedFile { entries: entries.entries(), ..file });
         self.failed.fetch_or(put.is_err(), Ordering::Relaxed);
         self.files.lock().insert(number, put);
     }
@@ -323,10 +325,10 @@ fn export_state(
         |object: ObjectId| object < ObjectId::FIRST_USER || manifest.jobs.iter().any(|job| job.job == object);
     let going = Going { dir, cancel, failed: AtomicBool::new(false), files: Mutex::default() };
     let fill = |hand_on: &mut dyn FnMut(Filled)| {
-        let mut cutter = Cutter { hand_on, number: 0, bytes: 0, writer: EntryWriter::new(Vec::new())? };
+        let mut cutter = Cutter { hand_on, number: 0, entries: EntryBuffer::default() };
         // Asked once for each table: they come one after the other.
         let mut of_table = (TableId(0), false);
-        backend.read(&checkpoint, &scratch, &lasting.backend_memory(), &mut |key, value| {
+        backend.read(&checkpoint, &scratch, &mut |key, value| {
             let Some(table) = key.first_chunk().map(|id| TableId(u32::from_be_bytes(*id))) else {
                 return Ok(());
             };
@@ -338,50 +340,52 @@ fn export_state(
             }
             cancel.check()?;
             match going.failed.load(Ordering::Relaxed) {
-                true => Err(StateError::Store("a file could not be written".to_owned())),
-                false => Ok(cutter.add(key, value)?),
+                true => return Err(StateError::Store("a file could not be written".to_owned())),
+                false => cutter.add(key, value),
             }
+            Ok(())
         })?;
-        cutter.finish()
+        cutter.finish();
+        Ok(())
     };
     let read = crate::work::hand_on(TRANSFERS, fill, |file| going.put(file));
     std::fs::remove_dir_all(&scratch)?;
     let files = going.files.into_inner().into_values().collect::<io::Result<Vec<_>>>()?;
-    read.map_err(|error: StateError| match error {
+    read.map_err(io_error)?;
+    Ok(files)
+}
+
+fn io_error(error: StateError) -> io::Error {
+    match error {
         StateError::Io(error) => error,
         other => io::Error::other(other.to_string()),
-    })?;
-    Ok(files)
+    }
 }
 
 /// Cuts entries into files.
 struct Cutter<'a> {
     hand_on: &'a mut dyn FnMut(Filled),
     number: usize,
-    bytes: usize,
-    writer: EntryWriter<Vec<u8>>,
+    entries: EntryBuffer,
 }
 
 impl Cutter<'_> {
-    fn add(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.writer.write(key, value)?;
-        self.bytes += key.len() + value.len();
-        if self.bytes < FILE_BYTES { Ok(()) } else { self.send() }
-    }
-
-    fn send(&mut self) -> io::Result<()> {
-        let writer = std::mem::replace(&mut self.writer, EntryWriter::new(Vec::new())?);
-        let entries = writer.entries();
-        (self.hand_on)((self.number, writer.finish()?, entries));
-        (self.number, self.bytes) = (self.number + 1, 0);
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<(), StateError> {
-        if self.writer.entries() > 0 {
-            self.send()?;
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.entries.push(key, value);
+        if self.entries.bytes() >= FILE_BYTES {
+            self.send();
         }
-        Ok(())
+    }
+
+    fn send(&mut self) {
+        (self.hand_on)((self.number, std::mem::take(&mut self.entries)));
+        self.number += 1;
+    }
+
+    fn finish(mut self) {
+        if self.entries.entries() > 0 {
+            self.send();
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use super::rocks::{RocksMemory, RocksStore};
 use super::store::StateStore;
 use std::fs::File;
 use std::io::BufReader;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A kind of store.
@@ -69,26 +68,15 @@ impl Backend {
         })
     }
 
-    /// Calls `visit` with everything that `checkpoint` holds, in order of the keys. `scratch` is a
+    /// Calls `visit` with everything that `checkpoint` holds, in order of the keys; an error ends it. `scratch` is a
     /// directory for it alone, and is left behind.
-    pub fn read(
-        self,
-        checkpoint: &Path,
-        scratch: &Path,
-        memory: &BackendMemory,
-        visit: VisitEntry<'_>,
-    ) -> Result<(), StateError> {
-        if self == Backend::Memory {
-            // It need not be in memory twice.
-            let file = File::open(checkpoint.join(super::memory::FILE))?;
-            return read_entries(BufReader::with_capacity(1 << 20, file), visit).map(drop);
+    pub fn read(self, checkpoint: &Path, scratch: &Path, visit: VisitEntry<'_>) -> Result<(), StateError> {
+        match self {
+            Backend::RocksDb => RocksStore::read(checkpoint, scratch, visit),
+            Backend::Memory => {
+                let file = File::open(checkpoint.join(super::memory::FILE))?;
+                read_entries(BufReader::with_capacity(1 << 20, file), visit).map(drop)
+            }
         }
-        let snapshot = self.restore(checkpoint, scratch, memory)?.snapshot();
-        let mut outcome = Ok(());
-        snapshot.scan(&[], &[u8::MAX; 5], &mut |key, value| {
-            outcome = visit(key, value);
-            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        outcome
     }
 }

@@ -45,10 +45,7 @@ impl<W: Write> EntryWriter<W> {
         if !self.block.is_empty() && self.block.len() + bytes > BLOCK_BYTES {
             self.flush()?;
         }
-        for piece in [key, value] {
-            self.block.extend_from_slice(&(piece.len() as u32).to_le_bytes());
-            self.block.extend_from_slice(piece);
-        }
+        put(key, value, &mut self.block);
         self.entries += 1;
         Ok(())
     }
@@ -76,6 +73,49 @@ impl<W: Write> EntryWriter<W> {
         }
         self.out.write_all(&end(self.entries))?;
         Ok(self.out)
+    }
+}
+
+/// Entries in memory, which become a stream elsewhere: to compress them takes longer than to gather them.
+#[derive(Debug, Default)]
+pub struct EntryBuffer {
+    /// A length and the bytes, of a key and of its value in turn.
+    bytes: Vec<u8>,
+    entries: u64,
+}
+
+impl EntryBuffer {
+    /// Adds an entry, whose key comes after those before.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        put(key, value, &mut self.bytes);
+        self.entries += 1;
+    }
+
+    /// How many entries there are.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The stream of them.
+    pub fn encode(&self) -> Result<Vec<u8>, StateError> {
+        let mut writer = EntryWriter::new(Vec::with_capacity(self.bytes.len() / 2))?;
+        let mut rest = self.bytes.as_slice();
+        while !rest.is_empty() {
+            writer.write(piece(&mut rest)?, piece(&mut rest)?)?;
+        }
+        Ok(writer.finish()?)
+    }
+}
+
+fn put(key: &[u8], value: &[u8], to: &mut Vec<u8>) {
+    for piece in [key, value] {
+        to.extend_from_slice(&(piece.len() as u32).to_le_bytes());
+        to.extend_from_slice(piece);
     }
 }
 
@@ -198,6 +238,10 @@ mod tests {
                 .map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; if i == 2 { 1 << 20 } else { 24 }]))
                 .collect();
             assert_eq!(read(&stream(&entries)).unwrap(), entries);
+            let mut buffer = EntryBuffer::default();
+            entries.iter().for_each(|(key, value)| buffer.push(key, value));
+            assert_eq!(buffer.entries(), entries.len() as u64);
+            assert_eq!(buffer.encode().unwrap(), stream(&entries), "gathered first");
         }
     }
 

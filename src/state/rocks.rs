@@ -15,6 +15,7 @@
 //! [`BLOOM_PREFIX`] bytes: table, vnode and what fits a bigint key column.
 
 use super::StateError;
+use super::entries::VisitEntry;
 use super::order::{Entry, Place, in_order, sort};
 use super::store::{
     StateRead, StateStore, Visit, VisitPrefix, WriteOp, WriteRun, WrittenBytes, is_absent, prefix_end,
@@ -45,6 +46,9 @@ const MEMTABLE_BYTES: usize = 32 << 20;
 /// The first level is merged into the next when it has so many files, or so many bytes.
 const LEVEL_ZERO_FILES: i32 = 12;
 const LEVEL_BASE_BYTES: u64 = 1 << 30;
+/// Who reads all of a checkpoint reads so far ahead, and keeps indexes and filters of so many bytes.
+const READAHEAD_BYTES: usize = 2 << 20;
+const READER_CACHE_BYTES: usize = 32 << 20;
 /// The length of a file that a merge writes: a checkpoint shares whole files with the one before.
 const FILE_BYTES: u64 = 128 << 20;
 
@@ -101,17 +105,31 @@ impl RocksStore {
     /// A store in `dir` that starts with what `checkpoint` holds. What is in `dir` goes;
     /// `checkpoint` stays as it is.
     pub fn restore(checkpoint: &Path, dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
-        clear(dir)?;
-        for entry in std::fs::read_dir(checkpoint)? {
-            let from = entry?.path();
-            let Some(name) = from.file_name() else { continue };
-            if from.extension().is_some_and(|e| e == "sst") {
-                std::fs::hard_link(&from, dir.join(name))?;
-            } else if is_rocksdb_file(&name.to_string_lossy()) {
-                std::fs::copy(&from, dir.join(name))?;
-            }
-        }
+        bring(checkpoint, dir)?;
         Self::open(dir, memory)
+    }
+
+    /// Calls `visit` with everything that `checkpoint` holds, in order of the keys; an error ends it. `scratch` is a
+    /// directory for it alone, and is left behind. Live stores feel little of it: it merges nothing, and its blocks
+    /// do not push theirs out of the cache.
+    pub fn read(checkpoint: &Path, scratch: &Path, visit: VisitEntry<'_>) -> Result<(), StateError> {
+        bring(checkpoint, scratch)?;
+        let options = options(&RocksMemory::new(READER_CACHE_BYTES, MEMTABLE_BYTES));
+        let descriptor = ColumnFamilyDescriptor::new(COLUMN_FAMILY, options.clone());
+        let db = Db::open_cf_descriptors_read_only(&options, scratch, [descriptor], false)?;
+        let mut reading = ReadOptions::default();
+        reading.set_total_order_seek(true);
+        reading.set_readahead_size(READAHEAD_BYTES);
+        reading.fill_cache(false);
+        let mut cursor = db.raw_iterator_cf_opt(&family(&db), reading);
+        cursor.seek_to_first();
+        while let Some((key, value)) = cursor.item() {
+            if !is_absent(value) {
+                visit(key, value)?;
+            }
+            cursor.next();
+        }
+        Ok(cursor.status()?)
     }
 
     fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, StateError> {
@@ -276,6 +294,21 @@ fn write_sorted(
 
 fn bad_count() -> StateError {
     StateError::Decode("a count is not eight bytes".to_owned())
+}
+
+/// Makes `dir` a directory of its own with what `checkpoint` holds.
+fn bring(checkpoint: &Path, dir: &Path) -> Result<(), StateError> {
+    clear(dir)?;
+    for entry in std::fs::read_dir(checkpoint)? {
+        let from = entry?.path();
+        let Some(name) = from.file_name() else { continue };
+        if from.extension().is_some_and(|e| e == "sst") {
+            std::fs::hard_link(&from, dir.join(name))?;
+        } else if is_rocksdb_file(&name.to_string_lossy()) {
+            std::fs::copy(&from, dir.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes `dir` an empty directory.
