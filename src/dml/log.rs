@@ -23,7 +23,7 @@
 use super::reading::{list, path, read};
 use super::record::Encoded;
 use crate::failpoint;
-use crate::state::durable::{in_file, sync_dir};
+use crate::state::durable::{damaged, in_file, sync_dir};
 use crate::state::frame::{FrameWriter, PAYLOAD_MAX};
 use crate::state::ownership::Ownership;
 use crate::stream::ChangeBatch;
@@ -131,20 +131,25 @@ impl DmlLog {
         let mut memory = VecDeque::new();
         let (mut last, torn) = read(dir, &files, from, true, &mut |t| memory.push_back(Arc::new(t)))?;
         let writer = match torn {
-            Some(frames) if last >= from && !frames.is_damaged() => {
+            // The checkpoint's position was durable here: what came after it is gone as well.
+            Some(_) if last < from => {
+                let why = format!(
+                    "it ends with position {last}, but a checkpoint holds position {from}: what was acknowledged \
+                     after that may be lost"
+                );
+                return Err(damaged(&path(dir, files[files.len() - 1]), why));
+            }
+            Some(frames) if !frames.is_damaged() => {
                 let path = path(dir, files[files.len() - 1]);
                 FrameWriter::open(path, MAGIC, "dml_log", &frames)?
             }
             // What is damaged goes when nothing of its file is needed, so it is not appended to.
-            Some(frames) if last >= from => {
+            Some(frames) => {
                 FrameWriter::open(path(dir, files[files.len() - 1]), MAGIC, "dml_log", &frames)?;
                 files.push(last + 1);
                 FrameWriter::create(path(dir, last + 1), MAGIC, "dml_log")?
             }
-            found => {
-                if found.is_some() {
-                    tracing::error!(%from, %last, "the DML log ends before the checkpoint; going on after it");
-                }
+            None => {
                 last = from;
                 files.push(from + 1);
                 FrameWriter::create(path(dir, from + 1), MAGIC, "dml_log")?

@@ -213,16 +213,20 @@ async fn damage_before_the_checkpoint_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_log_that_lost_its_end_never_gives_a_position_twice() {
+async fn a_log_that_ends_before_the_checkpoint_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let log = DmlLog::open(dir.path(), 0, None).unwrap();
-    fill(&log, 1..=3).await;
+    fill(&log, 1..=6).await;
     drop(log);
-    let log = DmlLog::open(dir.path(), 5, None).unwrap();
-    assert_eq!(log.position(), 5);
-    fill(&log, 6..=7).await;
-    drop(log);
-    holds(&DmlLog::open(dir.path(), 5, None).unwrap(), 6..=7);
+    let file = path(dir.path(), 1);
+    let bytes = std::fs::read(&file).unwrap();
+    let half = bytes.len() / 2;
+    for length in [0, 8, half] {
+        std::fs::write(&file, &bytes[..length]).unwrap();
+        let error = DmlLog::open(dir.path(), 5, None).err().expect("acknowledged rows may be gone").to_string();
+        assert!(error.contains("00001.log is damaged: it ends with position"), "{error}");
+        assert_eq!(std::fs::read(&file).unwrap(), &bytes[..length], "it stays as it was");
+    }
     std::fs::remove_dir_all(dir.path()).unwrap();
     assert!(DmlLog::open(dir.path(), 5, None).is_err(), "the log is gone");
 }
