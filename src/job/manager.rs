@@ -210,10 +210,9 @@ impl Database {
         super::committers::check(&self.lasting.data_dir, &create.object).await
     }
 
-    /// Creates an object; returns when it is caught up and logged `Created`. Dropping the future
-    /// before that cancels it and leaves nothing behind.
-    pub async fn create(&self, create: Create) -> Result<(), JobError> {
-        let cancel = CancellationToken::new();
+    /// Creates an object; returns when it is caught up and logged `Created`. Cancelled before that,
+    /// by `cancel` or by dropping the future, it leaves nothing behind; by `cancel` it returns when that is so.
+    pub async fn create(&self, create: Create, cancel: CancellationToken) -> Result<(), JobError> {
         let _cancel_when_dropped = cancel.clone().drop_guard();
         let lasting = Arc::clone(&self.lasting);
         // A task of its own, so that what it began is undone even if nobody waits any more.

@@ -31,11 +31,7 @@ impl Session {
             let version = context.catalog.version;
             let bound = bind(parsed, &context)?;
             match self.carry_out(bound, version).await {
-                Err(_)
-                    if attempt < REBINDS_MAX
-                        && raced(&db, version)
-                        && !self.limits.token().is_cancelled() =>
-                {
+                Err(error) if attempt < REBINDS_MAX && is_of_catalog(&error) && raced(&db, version) => {
                     tracing::debug!(attempt, "catalog changed between binding and DDL, binding anew");
                 }
                 done => return done,
@@ -59,7 +55,7 @@ impl Session {
                     let filled = async { filling.await.unwrap_or(Ok(())) };
                     self.limits.run(filled).await?;
                 } else {
-                    self.limits.run(db.create(create)).await?;
+                    self.limits.run_undoing(|cancel| db.create(create, cancel)).await?;
                 }
                 (tag, notices)
             }
@@ -145,6 +141,13 @@ impl Session {
         });
         Ok(())
     }
+}
+
+/// Whether an error tells of what the catalog has or lacks: names, dependencies, states of objects. What else
+/// a statement fails of, once it is logged, is no other session's doing, though the catalog has changed by it.
+fn is_of_catalog(error: &SessionError) -> bool {
+    let SqlState(state) = error.fault().state;
+    ["42", "55", "2B"].iter().any(|class| state.starts_with(class))
 }
 
 /// Whether another session's DDL came between binding and now.

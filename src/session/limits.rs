@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
+/// How long a client waits at most until what its stopped statement had begun is undone; it is in any case.
+const UNDO_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Why a statement is stopped from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -87,6 +90,31 @@ impl Limits {
             biased;
             stopped = self.stopped() => Err(stopped),
             done = work => done.map_err(|error| self.explain(error.into())),
+        }
+    }
+
+    /// Does work that undoes what it has begun when its token is cancelled. Where the statement has to stop it is,
+    /// and the client is told when that is done: its next statement finds nothing of it.
+    pub async fn run_undoing<T, E, W>(
+        &self,
+        work: impl FnOnce(CancellationToken) -> W,
+    ) -> Result<T, SessionError>
+    where
+        E: Into<SessionError>,
+        W: Future<Output = Result<T, E>>,
+    {
+        let cancel = CancellationToken::new();
+        let mut working = std::pin::pin!(work(cancel.clone()));
+        let stopped = tokio::select! {
+            biased;
+            stopped = self.stopped() => stopped,
+            done = &mut working => return done.map_err(|error| self.explain(error.into())),
+        };
+        cancel.cancel();
+        match tokio::time::timeout(UNDO_PATIENCE, working).await {
+            // It was done already.
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(_)) | Err(_) => Err(stopped),
         }
     }
 

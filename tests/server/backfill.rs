@@ -114,6 +114,23 @@ async fn a_cancelled_backfill_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_runs_into_its_timeout_is_not_there_when_the_client_hears_of_it() {
+    let weir = Weir::with(&[], &[SLOW]).await;
+    let client = weir.connect().await;
+    fill(&client).await;
+    run(&client, "SET statement_timeout = '400ms'").await;
+    let sink = "CREATE SINK {} j AS SELECT * FROM t WITH (connector = 'blackhole', type = 'upsert', primary_key = 'id')";
+    let view = format!("CREATE MATERIALIZED VIEW {{}} j AS {JOIN}");
+    for create in [&view, "CREATE INDEX {} j ON t (v)", sink] {
+        for exists in ["", "IF NOT EXISTS"] {
+            let statement = create.replace("{}", exists);
+            let error = client.batch_execute(&statement).await.expect_err("it takes longer");
+            assert_eq!(error.code().map(|c| c.code()), Some("57014"), "{statement}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backfill_that_is_cut_off_leaves_nothing() {
     let mut weir = Weir::start().await;
     fill(&weir.connect().await).await;
