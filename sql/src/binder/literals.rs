@@ -50,7 +50,12 @@ pub(super) fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn retype_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         // A limit is a bigint in PostgreSQL too, and DataFusion wants it to be a literal.
-        LogicalPlan::Limit(_) => Ok(Transformed::no(plan)),
+        LogicalPlan::Limit(mut limit) => {
+            for number in limit.skip.iter_mut().chain(&mut limit.fetch) {
+                **number = adopt(std::mem::take(number.as_mut()), Some(&DataType::Int64));
+            }
+            Ok(Transformed::yes(LogicalPlan::Limit(limit)))
+        }
         LogicalPlan::Values(values) => {
             let rows = values.values.into_iter().map(|row| {
                 row.into_iter().map(|expr| retype(expr, &DFSchema::empty())).collect::<Result<Vec<_>>>()
@@ -81,7 +86,7 @@ fn retype_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// In a column of VALUES, quoted literals take the type of the others.
+/// In a column of VALUES, quoted literals and parameters take the type of the others.
 fn unknown_to_known(mut rows: Vec<Vec<Expr>>) -> Result<Vec<Vec<Expr>>> {
     let arity = rows.first().map_or(0, Vec::len);
     for column in 0..arity {
@@ -92,11 +97,8 @@ fn unknown_to_known(mut rows: Vec<Vec<Expr>>) -> Result<Vec<Vec<Expr>>> {
                 _ => {}
             }
         }
-        let Some(known) = known.filter(|k| !is_string(k)) else { continue };
         for expr in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
-            if is_unknown(expr) {
-                *expr = cast(std::mem::take(expr), &known);
-            }
+            *expr = adopt(std::mem::take(expr), known.as_ref());
         }
     }
     Ok(rows)
@@ -200,21 +202,11 @@ fn retype_call(mut call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
 /// `x = ANY (array)`: a literal or parameter has the type that the other one tells.
 fn quantified(mut call: ScalarFunction, schema: &DFSchema) -> ScalarFunction {
     let [value, list] = call.args.as_mut_slice() else { return call };
-    let untyped = |expr: &Expr| matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }));
-    let parameter = |expr: &mut Expr, data_type: DataType| {
-        if let Expr::Placeholder(parameter) = expr {
-            parameter.field = Some(Arc::new(Field::new("parameter", data_type, true)));
-        }
-    };
     match (known_type(value, schema), known_type(list, schema)) {
-        (Some(of_value), _) if untyped(list) => {
-            parameter(list, DataType::List(Arc::new(Field::new_list_field(of_value, true))));
-        }
-        (Some(of_value), _) if is_unknown(list) => {
+        (Some(of_value), None) => {
             let of_list = DataType::List(Arc::new(Field::new_list_field(of_value, true)));
-            *list = cast(std::mem::take(list), &of_list);
+            *list = adopt(std::mem::take(list), Some(&of_list));
         }
-        (_, Some(DataType::List(item))) if untyped(value) => parameter(value, item.data_type().clone()),
         (_, Some(DataType::List(item))) => {
             *value = adopt(std::mem::take(value), Some(item.data_type()));
         }
@@ -314,11 +306,15 @@ fn adopt_operand(literal: Expr, op: Operator, other: Option<DataType>) -> Expr {
     }
 }
 
-/// A quoted literal takes a known type that is not text.
+/// A quoted literal takes a known type that is not text, and a parameter without a type any.
 fn adopt(expr: Expr, known: Option<&DataType>) -> Expr {
-    match known {
-        Some(known) if is_unknown(&expr) && !is_string(known) => cast(expr, known),
-        _ => expr,
+    match (expr, known) {
+        (Expr::Placeholder(Placeholder { id, field: None }), Some(known)) => Expr::Placeholder(Placeholder {
+            id,
+            field: Some(Arc::new(Field::new("parameter", known.clone(), true))),
+        }),
+        (expr, Some(known)) if is_unknown(&expr) && !is_string(known) => cast(expr, known),
+        (expr, _) => expr,
     }
 }
 

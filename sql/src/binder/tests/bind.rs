@@ -1,6 +1,9 @@
 //! Statements bound over a small catalog: what comes out, and what is refused how.
 
 use super::fixture::*;
+use crate::binder::Bound;
+use arrow::datatypes::{DataType, Field};
+use std::sync::Arc;
 
 #[test]
 fn select_gets_postgres_names_and_types() {
@@ -190,6 +193,31 @@ fn names_without_a_span_are_found_in_the_statement() {
         let e = db.try_bind(sql).map(|_| ());
         if !sql.starts_with("with") {
             assert_eq!(e.expect_err(sql).state.0, "0A000", "{sql}");
+        }
+    }
+}
+
+#[test]
+fn parameters_have_the_types_of_their_places() {
+    let mut db = Db::new();
+    db.run("create table items (id int primary key, n bigint, s text)");
+    for (sql, expected) in [
+        ("select id from items limit $1", vec![DataType::Int64]),
+        ("select id from items order by id offset $1 fetch first $2 rows only", vec![DataType::Int64; 2]),
+        ("select coalesce(n, $1), coalesce($2, s) from items", vec![DataType::Int64, DataType::Utf8]),
+        ("select greatest($1, id), nullif(n, $2) from items", vec![DataType::Int32, DataType::Int64]),
+        ("select case when id = 1 then $1 else n end from items", vec![DataType::Int64]),
+        (
+            "select case id when $1 then 1 end from items where n = any ($2)",
+            vec![DataType::Int32, DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true)))],
+        ),
+        ("select $1", vec![DataType::Null]),
+    ] {
+        let Bound::Query(plan) = db.bind(sql) else { panic!("{sql}") };
+        let types = plan.get_parameter_types().unwrap();
+        for (number, expected) in (1..).zip(expected) {
+            let found = types[&format!("${number}")].clone().unwrap_or(DataType::Null);
+            assert_eq!(found, expected, "${number} of {sql}");
         }
     }
 }
