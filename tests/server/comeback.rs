@@ -239,6 +239,7 @@ async fn a_damaged_newest_checkpoint_gives_way_to_the_one_before_for_good() {
         }
         restart(&mut back, &CREDENTIALS).await;
         assert_eq!(value(&back.connect().await, "SELECT count(*) FROM t").await, "10", "{part}");
+        back.kill();
         std::fs::remove_dir_all(back.data_dir().join("checkpoints")).expect("there are some");
         restart(&mut back, &CREDENTIALS).await;
         insert(&back.connect().await, 30, 31).await;
