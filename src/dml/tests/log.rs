@@ -223,7 +223,8 @@ async fn a_log_that_ends_before_the_checkpoint_is_refused() {
     let half = bytes.len() / 2;
     for length in [0, 8, half] {
         std::fs::write(&file, &bytes[..length]).unwrap();
-        let error = DmlLog::open(dir.path(), 5, None).err().expect("acknowledged rows may be gone").to_string();
+        let error =
+            DmlLog::open(dir.path(), 5, None).err().expect("acknowledged rows may be gone").to_string();
         assert!(error.contains("00001.log is damaged: it ends with position"), "{error}");
         assert_eq!(std::fs::read(&file).unwrap(), &bytes[..length], "it stays as it was");
     }

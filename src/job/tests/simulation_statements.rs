@@ -82,7 +82,9 @@ impl Simulation {
         let Some(db) = self.db() else { return };
         match Oracle::get().bind(sql, &db.catalog()) {
             Ok(Bound::Create(create)) => {
-                self.begin(name, What::Create(query), sql, |db| async move { db.create(create, Default::default()).await });
+                self.begin(name, What::Create(query), sql, |db| async move {
+                    db.create(create, Default::default()).await
+                });
             }
             Ok(other) => panic!("{sql}: {other:?}"),
             // A view that it reads is just being dropped.
