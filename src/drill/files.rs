@@ -113,9 +113,12 @@ impl Files {
         let mut found = BTreeMap::new();
         for entry in entries {
             let entry = entry?;
+            // The server makes, renames and removes hidden files meanwhile.
+            if entry.file_name().to_string_lossy().starts_with(['.', '_']) {
+                continue;
+            }
             let about = entry.metadata()?;
-            let hidden = entry.file_name().to_string_lossy().starts_with(['.', '_']);
-            if about.is_file() && !hidden {
+            if about.is_file() {
                 found.insert(entry.path(), (about.len(), about.modified()?));
             }
         }
