@@ -187,6 +187,9 @@ pub struct Decider {
     restored_unaligned: bool,
     /// Whether the last epoch is not visible: the next barrier makes it so.
     hidden: bool,
+    /// Whether the last checkpoint was overtaken: what sinks promise in it is released by one that is not,
+    /// and there must be one also where nothing moves any more.
+    unreleased: bool,
     stopped: bool,
 }
 
@@ -215,6 +218,7 @@ impl Decider {
             begun: false,
             restored_unaligned: false,
             hidden: false,
+            unreleased: false,
             stopped: false,
         }
     }
@@ -329,13 +333,16 @@ impl Decider {
                     pending.submitted = true;
                 }
                 let visible = !barrier.overtaken;
+                self.unreleased &= !(store && visible);
                 actions.push(Action::Submit { epoch: barrier.epoch, visible, store });
             }
         }
         // One that is not visible is over with its submission.
         let before = self.in_flight.len();
         self.in_flight.retain(|b| !(b.overtaken && b.submitted));
-        self.hidden |= self.in_flight.len() < before;
+        if self.in_flight.len() < before {
+            (self.hidden, self.unreleased) = (true, true);
+        }
     }
 
     fn visible(&mut self, epoch: Epoch, now_us: i64) {
@@ -419,7 +426,7 @@ impl Decider {
         }
         let checkpoint_due = self.interval_has_begun(now_us)
             && now_us - self.checkpoint_end_us >= self.settings.min_pause_us
-            && (self.moved_since_checkpoint || self.moved);
+            && (self.moved_since_checkpoint || self.moved || self.unreleased);
         let checkpoint = checkpoint_free && (mutate || self.want_checkpoint || checkpoint_due);
         if alone && checkpoint && !self.in_flight.is_empty() {
             return;
@@ -440,9 +447,11 @@ impl Decider {
         let kind = if checkpoint { BarrierKind::Checkpoint } else { BarrierKind::Tick };
         self.last = epoch;
         self.injected_us = now_us;
-        self.moved = false;
+        let moved = std::mem::take(&mut self.moved) || self.moved_since_checkpoint;
         self.want_tick = false;
-        let aligned = checkpoint && std::mem::take(&mut self.want_aligned);
+        // Where nothing moves it is waited for: nothing is in its way.
+        let releases = self.unreleased && !moved;
+        let aligned = checkpoint && (std::mem::take(&mut self.want_aligned) || releases);
         if checkpoint {
             self.checkpoint_us = now_us;
             self.moved_since_checkpoint = false;

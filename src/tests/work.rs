@@ -9,7 +9,8 @@ type Pick = Box<dyn FnMut(u64) -> bool>;
 #[derive(Default)]
 struct Crew {
     next: u64,
-    works: BTreeMap<u64, (String, Box<dyn Work>)>,
+    /// Those that are being stepped are elsewhere.
+    works: BTreeMap<u64, (String, Option<Box<dyn Work>>)>,
     /// Whether the process has died: nothing is done any more.
     dead: bool,
     /// Which process it is.
@@ -82,19 +83,17 @@ pub fn works() -> Vec<(u64, String)> {
 
 /// Does a step of one of them.
 pub fn step(number: u64) -> Step {
-    let alive = |crew: &mut Crew| if crew.dead { None } else { crew.works.remove(&number) };
-    let Some((name, mut work)) = with(alive).flatten() else { return Step::Ended };
+    let alive = |crew: &mut Crew| if crew.dead { None } else { crew.works.get_mut(&number)?.1.take() };
+    let Some(mut work) = with(alive).flatten() else { return Step::Ended };
     let step = work.step();
-    if step != Step::Ended {
-        let back = with(|crew| {
-            if crew.dead {
-                return Some(work);
-            }
-            crew.works.insert(number, (name, work));
-            None
-        });
-        drop(back);
-    }
+    let over = with(|crew| match crew.works.get_mut(&number).filter(|_| step != Step::Ended && !crew.dead) {
+        Some((_, place)) => place.replace(work),
+        None => {
+            crew.works.remove(&number);
+            Some(work)
+        }
+    });
+    drop(over);
     step
 }
 
@@ -133,7 +132,7 @@ pub(super) fn hire<W: Work>(name: &str, work: W) -> Result<u64, W> {
         let number = crew.next;
         crew.next += 1;
         let work = work.take().expect("it is taken once");
-        crew.works.insert(number, (name.to_owned(), Box::new(work)));
+        crew.works.insert(number, (name.to_owned(), Some(Box::new(work))));
         number
     });
     number.ok_or_else(|| work.expect("nobody took it"))

@@ -246,7 +246,9 @@ fn an_overtaken_checkpoint_completes_and_the_tick_after_it_shows_it() {
     assert_eq!(world.injected.last(), Some(&(Epoch(10), BarrierKind::Tick, false)));
     world.step(Event::Durable(Epoch(9)));
     assert!(world.ended.contains(&Epoch(9)));
-    // The tick itself is waited for, however long it takes; then the next checkpoint may be overtaken.
+    // The tick itself is waited for, however long it takes; then the next checkpoint may be overtaken, if there
+    // are rows that it could have to wait behind.
+    world.step(Event::Moved);
     world.step(Event::WantCheckpoint);
     for _ in 0..5 {
         world.step(Event::Time);
@@ -257,6 +259,32 @@ fn an_overtaken_checkpoint_completes_and_the_tick_after_it_shows_it() {
     assert_eq!(world.injected.last(), Some(&(Epoch(11), BarrierKind::Checkpoint, false)));
     world.step(Event::Time);
     assert!(world.overtaken.contains(&Epoch(11)));
+}
+
+#[test]
+fn an_overtaken_checkpoint_is_followed_by_another_where_nothing_moves() {
+    let mut world = overtaking();
+    world.step(Event::WantCheckpoint);
+    world.step(Event::Time);
+    for event in [
+        Event::Sealed(Epoch(9)),
+        Event::Durable(Epoch(9)),
+        Event::Sealed(Epoch(10)),
+        Event::Visible(Epoch(10)),
+    ] {
+        world.step(event);
+    }
+    world.now_us += 10_000_000;
+    world.step(Event::Time);
+    assert_eq!(world.injected.last(), Some(&(Epoch(11), BarrierKind::Checkpoint, false)));
+    world.step(Event::Time);
+    assert!(!world.overtaken.contains(&Epoch(11)), "it is waited for");
+    for event in [Event::Sealed(Epoch(11)), Event::Visible(Epoch(11)), Event::Durable(Epoch(11))] {
+        world.step(event);
+    }
+    world.now_us += 10_000_000;
+    world.step(Event::Time);
+    assert_eq!(world.injected.len(), 4, "everything is released");
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub struct Rules {
     pub fault: Box<dyn FnMut() -> Fault>,
     /// The newest epoch of which there is a manifest.
     pub durable: Box<dyn Fn() -> Epoch>,
+    /// Whether the newest manifest promises what a transaction has.
+    pub promised: Box<dyn Fn(&TransactionName) -> bool>,
 }
 
 /// What a target holds.
@@ -80,6 +82,8 @@ thread_local! {
     static PREPARED: RefCell<BTreeMap<TransactionName, Vec<ChangeBatch>>> = const { RefCell::new(BTreeMap::new()) };
     /// By sink: the generation that may prepare.
     static OWNERS: RefCell<BTreeMap<ObjectId, u64>> = const { RefCell::new(BTreeMap::new()) };
+    /// What was promised and rolled back by a later server.
+    static BROKEN: RefCell<Vec<TransactionName>> = const { RefCell::new(Vec::new()) };
     static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -89,12 +93,28 @@ pub fn begin(rules: Rules) {
     TARGETS.take();
     PREPARED.take();
     OWNERS.take();
+    BROKEN.take();
     WRONG.take();
 }
 
 /// What is prepared, and neither committed nor rolled back.
 pub fn prepared() -> Vec<TransactionName> {
     PREPARED.with_borrow(|prepared| prepared.keys().cloned().collect())
+}
+
+/// Promises that were rolled back since this was asked last: nobody may do that unless the sink is dropped.
+pub fn broken() -> Vec<TransactionName> {
+    BROKEN.take()
+}
+
+/// A server of this generation rolls back a transaction. One of its own generation it may have begun to
+/// write anew.
+fn roll_back(name: &TransactionName, generation: u64) -> Option<Vec<ChangeBatch>> {
+    let promised = RULES.with_borrow(|rules| rules.as_ref().is_some_and(|rules| (rules.promised)(name)));
+    if promised && name.generation < generation {
+        BROKEN.with_borrow_mut(|broken| broken.push(name.clone()));
+    }
+    PREPARED.with_borrow_mut(|prepared| prepared.remove(name))
 }
 
 /// What was done that must not be.
@@ -338,11 +358,11 @@ impl PreparedTarget for InTwoPhases {
     async fn finish(&mut self, name: &TransactionName, commit: bool) -> Result<(), SinkError> {
         let name = name.clone();
         self.call(|s| {
+            if !commit {
+                return roll_back(&name, s.generation).map(drop).ok_or_else(|| gone(&name));
+            }
             let rows = PREPARED.with_borrow_mut(|prepared| prepared.remove(&name));
             let rows = rows.ok_or_else(|| gone(&name))?;
-            if !commit {
-                return Ok(());
-            }
             s.target.require_durable(name.epoch);
             TARGETS.with_borrow_mut(|targets| {
                 let held = targets.entry(s.target.sink).or_default();
@@ -369,12 +389,12 @@ impl PreparedTarget for InTwoPhases {
     }
 
     async fn sweep(&mut self, fate: &FateOf) -> Result<Vec<(TransactionName, Option<String>)>, SinkError> {
-        self.call(|_| {
+        self.call(|s| {
             let mut swept = Vec::new();
             for name in prepared() {
                 let there_still = match fate(&name) {
                     Fate::RollBack => {
-                        PREPARED.with_borrow_mut(|prepared| prepared.remove(&name));
+                        roll_back(&name, s.generation);
                         None
                     }
                     Fate::Stranger => Some("a server of a newer generation prepared it".to_owned()),

@@ -63,7 +63,7 @@ use weir_sql::binder::Bound;
 /// Lines of a trace that are printed when a seed fails.
 const SHOWN: usize = 120;
 /// Seeds that a usual run tries.
-const SEEDS: u64 = 450;
+const SEEDS: u64 = 2_000;
 
 /// What happened, in words and as a number.
 #[derive(Default)]
@@ -145,13 +145,14 @@ impl Simulation {
         for (name, create, _) in model::TABLES {
             self.until_created(name, create, None);
         }
+        if self.random.random_ratio(1, 2) {
+            self.create_sources();
+        }
         for _ in 0..self.random.random_range(0..3) {
             let query = self.query();
             let name = self.name("v");
-            self.until_created(&name, &format!("CREATE MATERIALIZED VIEW {name} AS {query}"), Some(query));
-        }
-        if self.random.random_ratio(1, 2) {
-            self.create_sources();
+            let sql = format!("CREATE MATERIALIZED VIEW {name} AS {}", sources::live(&query));
+            self.until_created(&name, &sql, Some(query));
         }
         if self.random.random_ratio(2, 3) {
             self.create_sinks();
@@ -270,6 +271,7 @@ impl Simulation {
     /// A time in which anything may happen.
     fn storm(&mut self) {
         self.faults.borrow_mut().calm = false;
+        self.faults.borrow_mut().away = self.random.random_ratio(1, 4);
         for _ in 0..self.random.random_range(100..700) {
             self.act();
         }
@@ -340,8 +342,14 @@ impl Simulation {
         if self.starved == Some(number) {
             return;
         }
-        let step = self.guarded(|_| work::testing::step(number));
-        self.trace.count(number * 4 + step.map_or(3, |s| u64::from(s == work::Step::More)));
+        // Now and then it is all that goes on for a while: a storm is to get somewhere.
+        for _ in 0..[1, 1, 8, 64][self.random.random_range(0..4)] {
+            let step = self.guarded(|_| work::testing::step(number));
+            self.trace.count(number * 4 + step.map_or(3, |s| u64::from(s == work::Step::More)));
+            if step != Some(work::Step::More) {
+                break;
+            }
+        }
     }
 
     /// Every task that can goes on; a server that is not there starts.

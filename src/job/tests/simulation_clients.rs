@@ -70,6 +70,8 @@ pub struct Clients {
     /// nobody knows.
     pub numbers: BTreeMap<String, Option<u16>>,
     pub ddl: Option<Ddl>,
+    /// Whether somebody wanted the database to go on since a savepoint was begun.
+    pub wants_on: bool,
     /// Those of which nobody knows what became of them: the process died.
     pub unknown: Vec<(String, What)>,
     pub names: usize,

@@ -17,6 +17,9 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionConfig;
 use std::cell::RefCell;
@@ -62,6 +65,15 @@ pub fn binding(config: Arc<Config>) -> Binding {
     Binding::new(config, connectors)
 }
 
+/// What a physical plan needs to be right. What makes it fast costs more time than it saves.
+fn required() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(OutputRequirements::new_add_mode()),
+        Arc::new(EnsureRequirements::new()),
+        Arc::new(OutputRequirements::new_remove_mode()),
+    ]
+}
+
 impl Oracle {
     /// This thread's.
     pub fn get() -> Rc<Oracle> {
@@ -76,6 +88,7 @@ impl Oracle {
             .with_config(SessionConfig::from(options).with_target_partitions(1))
             .with_analyzer_rules(batch_analyzer_rules())
             .with_query_planner(Arc::new(WindowQueryPlanner))
+            .with_physical_optimizer_rules(required())
             .build();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let config = Arc::new(Config::new([]).expect("defaults"));

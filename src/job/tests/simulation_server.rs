@@ -3,9 +3,11 @@
 use super::oracle::{binding, session_info};
 use crate::checkpoint::manifest;
 use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::participant::CommitHandle;
 use crate::checkpoint::simulated_store;
 use crate::config::Config;
 use crate::connectors::simulated_target::{self, Fault, Rules};
+use crate::connectors::transaction::TransactionName;
 use crate::failpoint;
 use crate::job::manager::{Database, JobError};
 use crate::state::disk;
@@ -31,6 +33,8 @@ pub struct Faults {
     random: StdRng,
     /// Nothing goes wrong for a while.
     pub calm: bool,
+    /// Targets are away where it is not calm: what is promised stays undelivered for long.
+    pub away: bool,
     /// Where the process has died.
     pub crashed: Option<String>,
     /// One in so many steps of the disk or an actor fails.
@@ -48,7 +52,16 @@ impl Faults {
         let errors = *[u32::MAX, 500, 100, 30].choose(random).expect("some");
         let crashes = *[u32::MAX, 300, 80].choose(random).expect("some");
         let random = StdRng::seed_from_u64(random.random());
-        Self { random, calm: true, crashed: None, errors, crashes, next: None, passed: BTreeSet::new() }
+        Self {
+            random,
+            calm: true,
+            away: false,
+            crashed: None,
+            errors,
+            crashes,
+            next: None,
+            passed: BTreeSet::new(),
+        }
     }
 
     fn at(&mut self, name: &str) -> io::Result<()> {
@@ -96,6 +109,7 @@ impl Faults {
 
     fn of_target(&mut self) -> Fault {
         match self.random.random_range(0..8) {
+            _ if self.away && !self.calm => Fault::Before,
             0..=2 => Fault::Slow(Duration::from_millis(self.random.random_range(0..30))),
             3 if !self.calm => Fault::Before,
             4 if !self.calm => Fault::After,
@@ -121,10 +135,11 @@ pub fn hook(faults: &Rc<RefCell<Faults>>) {
 pub fn set_rules(disk: &Disk, faults: &Rc<RefCell<Faults>>) {
     hook(faults);
     let (of_target, of_store) = (Rc::clone(faults), Rc::clone(faults));
-    let place = Rc::clone(&disk.root);
+    let (place, of_promised) = (Rc::clone(&disk.root), Rc::clone(&disk.root));
     simulated_target::begin(Rules {
         fault: Box::new(move || of_target.borrow_mut().of_target()),
         durable: Box::new(move || newest_manifest(&place.borrow().path().join(CHECKPOINTS))),
+        promised: Box::new(move |name| promises(&of_promised.borrow().path().join(CHECKPOINTS), name)),
     });
     simulated_store::begin(Box::new(move || of_store.borrow_mut().of_store()));
 }
@@ -134,6 +149,17 @@ fn newest_manifest(root: &Path) -> Epoch {
     let has_manifest =
         |epoch: &&Epoch| crate::checkpoint::gc::directory(root, **epoch).join(manifest::FILE_NAME).exists();
     epochs.iter().rev().find(has_manifest).copied().unwrap_or(Epoch::ZERO)
+}
+
+/// Whether the newest checkpoint promises what a transaction has. What was logged before an overtaken
+/// barrier is promised again.
+fn promises(root: &Path, name: &TransactionName) -> bool {
+    let newest = Manifest::read(&crate::checkpoint::gc::directory(root, newest_manifest(root)));
+    newest.ok().flatten().is_some_and(|manifest| {
+        let hidden = manifest.unaligned.then_some(manifest.epoch);
+        let is_it = |h: &CommitHandle| (h.sink, h.epoch, h.actor) == (name.sink, name.epoch, name.actor);
+        hidden != Some(name.epoch) && manifest.handles.iter().any(is_it)
+    })
 }
 
 /// Where checkpoints are, below the data directory.

@@ -35,6 +35,8 @@ pub const QUERIES: &[&str] = &[
     "SELECT window_start, count(*) AS n, sum(pos) AS s FROM TUMBLE({ea}, ts, INTERVAL '4 seconds') GROUP BY window_start",
     "SELECT window_start, g, count(*) AS n FROM TUMBLE({ea}, ts, INTERVAL '4 seconds') GROUP BY window_start, g \
      EMIT ON WINDOW CLOSE",
+    "SELECT window_start, count(*) AS n, sum(g) AS s FROM TUMBLE({ea}, ts, INTERVAL '4 seconds') GROUP BY window_start \
+     EMIT ON WINDOW CLOSE",
     "SELECT split, pos, t0.d FROM {eb} JOIN t0 ON {eb}.g = t0.id",
     "SELECT split, count(*) AS n, min(ts) AS l FROM {eb} GROUP BY split",
     "SELECT a.split AS sa, b.split AS sb, count(*) AS n FROM {ea} a JOIN {eb} b ON a.g = b.g GROUP BY a.split, b.split",
@@ -110,8 +112,8 @@ impl Simulation {
             }
             for _ in 0..count {
                 let split = self.random.random_range(0..stream.len());
-                let s = stream[split].len() as i64 + self.random.random_range(-9..3);
-                let time = 1_767_225_600_000_000 + s * 700_000;
+                let s = stream[split].len() as i64 + self.random.random_range(-4..3);
+                let time = 1_767_225_600_000_000 + s * 2_000_000;
                 let time = (!self.random.random_ratio(1, 15)).then_some(time);
                 let message = (time, self.random.random_range(0..4));
                 stream[split].push((!self.random.random_ratio(1, 20)).then_some(message));

@@ -11,9 +11,18 @@ impl Simulation {
         if self.clients.ddl.is_some() || self.db().is_none_or(|db| db.catalog().stopped.is_some()) {
             return;
         }
+        // What is promised, and in no target, is in the savepoint only.
+        let away = self.faults.borrow().away;
+        if away && self.random.random() {
+            let newest = self.clients.saved.last().map(|saved| saved.number);
+            return match newest.filter(|newest| self.clients.restoring != Some(*newest)) {
+                Some(number) => self.restore_from(number),
+                None => self.save(),
+            };
+        }
         match self.random.random_range(0..20) {
-            0..=1 => self.change_sinks(),
-            2..=8 => self.change_views(),
+            0..=2 => self.change_sinks(),
+            3..=8 => self.change_views(),
             9..=15 => self.rescale(),
             16..=17 => self.save(),
             _ => self.restore(),
@@ -41,7 +50,9 @@ impl Simulation {
     fn change_sinks(&mut self) {
         let sinks: Vec<String> =
             self.clients.objects.keys().filter(|n| n.starts_with('s')).cloned().collect();
-        if sinks.len() < 2 {
+        if let Some(name) = self.prepared_sink().filter(|_| self.random.random()) {
+            self.drop_object(&name);
+        } else if sinks.len() < 2 {
             let sinks = self.sinks();
             let (query, how) = sinks[self.random.random_range(0..sinks.len())];
             let (name, sql) = self.sink(query, how);
@@ -50,6 +61,13 @@ impl Simulation {
             let name = sinks[self.random.random_range(0..sinks.len())].clone();
             self.drop_object(&name);
         }
+    }
+
+    /// A sink of which something is prepared right now.
+    fn prepared_sink(&self) -> Option<String> {
+        let catalog = self.db()?.catalog();
+        let name = |id| catalog.by_id(id).map(|object| object.name.name.clone());
+        target::prepared().into_iter().find_map(|transaction| name(transaction.sink))
     }
 
     pub fn query(&mut self) -> String {
@@ -139,6 +157,7 @@ impl Simulation {
 
     pub fn save_and(&mut self, stop: bool) {
         self.clients.saves += 1;
+        self.clients.wants_on = false;
         let number = self.clients.saves;
         let sql = format!("SAVEPOINT TO '{}'{}", url(number), if stop { " AND STOP" } else { "" });
         self.begin("", What::Save(number, stop), &sql, |db| async move {
@@ -153,6 +172,10 @@ impl Simulation {
             return;
         }
         let number = self.clients.saved[self.random.random_range(0..all)].number;
+        self.restore_from(number);
+    }
+
+    fn restore_from(&mut self, number: usize) {
         self.clients.restoring = Some(number);
         let sql = format!("RESTORE DATABASE dev FROM '{}'", url(number));
         self.begin("", What::Restore, &sql, |db| async move {
@@ -202,7 +225,9 @@ impl Simulation {
         let saved = self.note_savepoint(number);
         let saved = saved.unwrap_or_else(|| panic!("savepoint {number} is acknowledged"));
         assert_eq!(saved.stopped, stop);
-        if stop {
+        // A RECOVER may have come between the stop and the answer.
+        let went_on = self.clients.wants_on && self.db().is_some_and(|db| db.catalog().stopped.is_none());
+        if stop && !went_on {
             self.after_stop(&saved);
         }
     }

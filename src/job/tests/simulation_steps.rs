@@ -1,10 +1,14 @@
 //! What clients write, what settles when nothing fails, and what must hold then.
 
 use super::*;
+use crate::connectors::transaction::TransactionName;
 use weir_catalog::system::facts::JobFact;
 
 /// Rounds in which everything goes on a little, after which nothing may wait for anything.
 const ROUNDS_MAX: usize = 20_000;
+
+/// Steps that somebody who has so much to do takes in a round.
+const STEPS: usize = 32;
 
 impl Simulation {
     /// A transaction, on the newest rows.
@@ -48,6 +52,7 @@ impl Simulation {
         }
         if let (Some(db), Some(server)) = (self.db(), &self.server) {
             self.trace.say("RECOVER".into());
+            self.clients.wants_on = true;
             self.recovering = Some(server.runtime.spawn(async move { drop(db.recover().await) }));
         }
     }
@@ -59,6 +64,10 @@ impl Simulation {
         let now = (visible.epoch, visible.dml_position);
         self.look_for_restore();
         self.look_for_damage();
+        let catalog = db.catalog();
+        let kept = |name: &TransactionName| catalog.by_id(name.sink).is_some();
+        let broken = target::broken().into_iter().find(kept);
+        assert!(broken.is_none(), "{broken:?} was promised, and is rolled back");
         // Zero: a RESTORE has just taken it away.
         if now.0 != self.visible.0 && now.0 > Epoch::ZERO {
             assert!(now.0 > self.newest, "epoch {} is visible after {}", now.0, self.newest);
@@ -122,8 +131,13 @@ impl Simulation {
         for round in 0..ROUNDS_MAX {
             let mut busy = false;
             for (number, _) in work::testing::works() {
-                let step = self.guarded(|_| work::testing::step(number));
-                busy |= step == Some(work::Step::More);
+                // A coordinator has a message of each actor for each barrier.
+                for _ in 0..STEPS {
+                    if self.guarded(|_| work::testing::step(number)) != Some(work::Step::More) {
+                        break;
+                    }
+                    busy = true;
+                }
             }
             self.step_tasks();
             self.look();
