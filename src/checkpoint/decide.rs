@@ -9,8 +9,9 @@
 //! [`Settings::max_concurrent`] checkpoints are pending; epochs are submitted in order; a mutation always
 //! goes with a checkpoint, none being pending; a storage that fails restarts nothing;
 //! a barrier is overtaken only if it is a checkpoint's, carries no mutation and is the oldest in flight; its
-//! epoch is never visible, and the barrier after it is a tick; while barriers may be overtaken, a checkpoint
-//! that all actors have not reported is alone in flight;
+//! epoch is never visible, the barrier after it is a tick, and the next checkpoint is not overtaken: sinks get
+//! what they promised, however long every barrier takes; while barriers may be overtaken, a checkpoint that all
+//! actors have not reported is alone in flight;
 //! the first barrier carries the first mutation, which brings the restored jobs in (an earlier one
 //! would let the replayed changes of tables pass before their readers are there); after `Restart`
 //! nothing more is decided.
@@ -187,8 +188,8 @@ pub struct Decider {
     restored_unaligned: bool,
     /// Whether the last epoch is not visible: the next barrier makes it so.
     hidden: bool,
-    /// Whether the last checkpoint was overtaken: what sinks promise in it is released by one that is not,
-    /// and there must be one also where nothing moves any more.
+    /// Whether the last checkpoint was overtaken: what sinks promised in it is released by one that is not, and
+    /// that is the next one, also where nothing moves any more.
     unreleased: bool,
     stopped: bool,
 }
@@ -447,12 +448,13 @@ impl Decider {
         let kind = if checkpoint { BarrierKind::Checkpoint } else { BarrierKind::Tick };
         self.last = epoch;
         self.injected_us = now_us;
-        let moved = std::mem::take(&mut self.moved) || self.moved_since_checkpoint;
+        self.moved = false;
         self.want_tick = false;
-        // Where nothing moves it is waited for: nothing is in its way.
-        let releases = self.unreleased && !moved;
-        let aligned = checkpoint && (std::mem::take(&mut self.want_aligned) || releases);
+        let mut aligned = false;
         if checkpoint {
+            let (wanted, releases) =
+                (std::mem::take(&mut self.want_aligned), std::mem::take(&mut self.unreleased));
+            aligned = wanted || releases;
             self.checkpoint_us = now_us;
             self.moved_since_checkpoint = false;
             self.want_checkpoint = false;

@@ -146,7 +146,9 @@ impl SinkLog {
         }
         let mut files: HashMap<String, FileUse> = HashMap::new();
         for handle in restored {
-            files.entry(SealedPart::of(handle)?.file).or_default().waiting += 1;
+            let part = SealedPart::of(handle)?;
+            // As often as it was sealed: its delivery counts those that it covers as well.
+            files.entry(part.file).or_default().waiting += 1 + part.covers;
         }
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
@@ -186,7 +188,8 @@ impl SinkLog {
 
     /// The changes that `part` holds.
     pub fn read(&self, part: &SealedPart) -> io::Result<SinkLogReader> {
-        let mut file = BufReader::with_capacity(1 << 20, File::open(self.dir.join(&part.file))?);
+        let path = self.dir.join(&part.file);
+        let mut file = BufReader::with_capacity(1 << 20, File::open(&path).map_err(durable::in_file(&path))?);
         file.seek(SeekFrom::Start(part.start))?;
         Ok(SinkLogReader { name: part.file.clone(), file, left: part.end - part.start })
     }
@@ -399,15 +402,19 @@ pub struct SinkLogReader {
 
 impl SinkLogReader {
     fn frame(&mut self) -> io::Result<(ChangeBatch, u64)> {
+        let cut = |e: io::Error| match e.kind() {
+            io::ErrorKind::UnexpectedEof => damaged(&self.name, "it ends within what was promised"),
+            _ => e,
+        };
         let mut head = [0; 8];
-        self.file.read_exact(&mut head)?;
+        self.file.read_exact(&mut head).map_err(cut)?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, crc) = (u64::from(word(0)), word(4));
         if self.left < 8 + length {
             return Err(damaged(&self.name, "a frame goes beyond its part"));
         }
         let mut body = vec![0; length as usize];
-        self.file.read_exact(&mut body)?;
+        self.file.read_exact(&mut body).map_err(cut)?;
         if crc32fast::hash(&body) != crc {
             return Err(damaged(&self.name, "a checksum does not match"));
         }

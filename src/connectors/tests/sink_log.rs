@@ -154,6 +154,32 @@ fn what_is_not_released_goes_with_the_next_promise() {
 }
 
 #[test]
+fn what_a_delivered_promise_covers_is_counted_once_after_a_restart_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = SinkLog::open(dir.path(), &[]).unwrap();
+    let mut writer = log.writer(SINK, 0, 1);
+    writer.append(&batch(0..5, 1)).unwrap();
+    writer.seal(Epoch(1)).unwrap().unwrap();
+    writer.take_back();
+    let whole = writer.seal(Epoch(2)).unwrap().unwrap();
+    assert_eq!(SealedPart::of(&whole).unwrap().covers, 1);
+    writer.confirm();
+    writer.append(&batch(5..8, 1)).unwrap();
+    let next = writer.seal(Epoch(3)).unwrap().unwrap();
+    drop((writer, log));
+    // Both are in one file, and none was delivered.
+    let promised = [whole, next];
+    let log = SinkLog::open(dir.path(), &promised).unwrap();
+    let [whole, next] = promised;
+    log.committed(&[whole]).unwrap();
+    assert_eq!(read(&log, &next).expect("it is still to be delivered").len(), 3);
+    log.committed(std::slice::from_ref(&next)).unwrap();
+    assert!(files(dir.path()).is_empty());
+    let error = read(&log, &next).unwrap_err().to_string();
+    assert!(error.contains("0-1-0.log"), "{error}");
+}
+
+#[test]
 fn damage_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let log = SinkLog::open(dir.path(), &[]).unwrap();
