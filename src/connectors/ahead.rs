@@ -26,6 +26,8 @@ pub struct Unopened {
     began: Epoch,
     /// The last epoch that it was found to hold and must not.
     found: Epoch,
+    /// The last epoch that it is known to hold, as far as somebody has looked; zero: of none.
+    held: Epoch,
     /// The same as it is on the disk.
     noted: Option<Ahead>,
     /// Whether there may be a file of it.
@@ -51,6 +53,7 @@ impl Unopened {
             // A note says itself where it ends.
             began: Epoch(u64::MAX),
             found: Epoch::ZERO,
+            held: Epoch::ZERO,
             file: noted.is_some(),
             noted,
         })
@@ -68,6 +71,17 @@ impl Unopened {
         self.ahead.as_ref().map(|ahead| ahead.until(last)).filter(|ahead| !ahead.is_empty())
     }
 
+    /// What it must not hold, and must, as a savepoint of `epoch` has it, which it may be compared with much later.
+    pub fn to_save(&self, epoch: Epoch) -> Option<Ahead> {
+        let ahead = self.to_carry().unwrap_or_default().at_least(self.held.min(epoch));
+        Some(ahead).filter(|ahead| !ahead.is_empty())
+    }
+
+    /// Somebody has looked: the target holds `epoch`, and nothing that it must not.
+    pub fn holds(&mut self, epoch: Epoch) {
+        self.held = epoch;
+    }
+
     /// The target holds `epoch`, and must not.
     pub fn found(&mut self, epoch: Epoch) {
         self.found = self.found.max(epoch);
@@ -82,7 +96,7 @@ impl Unopened {
 
     /// The sink goes on with a savepoint: the target must not hold this, whatever was known before.
     pub fn must_only_not_hold(&mut self, ahead: Ahead, began: Epoch) {
-        (self.ahead, self.began) = (Some(ahead), began);
+        (self.ahead, self.began, self.held) = (Some(ahead), began, Epoch::ZERO);
     }
 
     /// Keeps it through restarts, once. To be done before there is a newer checkpoint to start from.
@@ -155,6 +169,26 @@ mod tests {
         assert_eq!(next.to_carry().unwrap().of_target(Epoch(18)), Some(Epoch(7)));
         next.opened().unwrap();
         assert_eq!((next.to_carry(), next.ahead(), read().ahead()), (None, None, None));
+    }
+
+    #[test]
+    fn a_savepoint_knows_what_was_delivered() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut unopened = Unopened::read(dir.path()).unwrap();
+        unopened.must_not_hold(&Ahead::of(Epoch(7)), Epoch(9));
+        assert_eq!(unopened.to_save(Epoch(20)).unwrap().least(), Epoch::ZERO);
+        unopened.opened().unwrap();
+        assert_eq!(unopened.to_save(Epoch(20)), None, "nothing was delivered yet");
+        unopened.holds(Epoch(18));
+        assert_eq!(unopened.to_save(Epoch(20)).unwrap().least(), Epoch(18));
+        unopened.holds(Epoch(22));
+        assert_eq!(unopened.to_save(Epoch(20)).unwrap().least(), Epoch(20));
+        // Through a restore and starts, until somebody has looked.
+        unopened.must_only_not_hold(Ahead::of(Epoch(20)).at_least(Epoch(20)), Epoch(25));
+        unopened.note().unwrap();
+        let next = Unopened::read(dir.path()).unwrap();
+        assert_eq!(next.ahead().unwrap().of_target(Epoch::ZERO), Some(Epoch(20)));
+        assert_eq!(unopened.to_save(Epoch(30)).unwrap().least(), Epoch(20));
     }
 
     #[test]

@@ -168,14 +168,17 @@ impl Desk {
         }
         let ahead = self.log.unopened().ahead().cloned().unwrap_or_default();
         let Some(restored) = ahead.of_target(held) else {
-            return self.goes_on().map(|()| None);
+            return self.goes_on(held).map(|()| None);
         };
         let name = &self.config.name;
         if self.accepted {
             warn!(sink = %name, %held, %restored, "goes on at least once: the target is ahead");
             return Ok(Some(restored));
         }
-        self.log.unopened().found(held);
+        let lacks = held < ahead.least();
+        if !lacks {
+            self.log.unopened().found(held);
+        }
         let choice = match self.config.rebuilds {
             true => "ALTER SINK … REBUILD empties the target and delivers everything anew",
             false => {
@@ -183,16 +186,29 @@ impl Desk {
                  everything anew"
             }
         };
+        let what = match lacks {
+            true => format!(
+                "lacks what was delivered up to epoch {}, before the restored checkpoint: it was emptied, or the \
+                 sink dropped or rebuilt, since",
+                ahead.least()
+            ),
+            false => format!("holds epoch {held}, but the restored checkpoint is of epoch {restored}"),
+        };
         Err(SinkError::Fatal(format!(
-            "55000: the target of sink \"{name}\" holds epoch {held}, but the restored checkpoint is of epoch \
-             {restored}: {choice}; ALTER SINK … RESUME AT LEAST ONCE goes on and delivers again what came after \
-             epoch {restored}; or drop the sink"
+            "55000: the target of sink \"{name}\" {what}: {choice}; ALTER SINK … RESUME AT LEAST ONCE goes on and \
+             delivers again what came after epoch {restored}; or drop the sink"
         )))
     }
 
-    /// The target is not ahead, or not any more.
-    pub(super) fn goes_on(&mut self) -> Result<(), SinkError> {
+    /// The target holds `epoch`, as far as is known, from now on.
+    pub(super) fn holds(&self, epoch: Epoch) {
+        self.log.unopened().holds(epoch);
+    }
+
+    /// The target, which holds `held`, is not ahead, or not any more.
+    pub(super) fn goes_on(&mut self, held: Epoch) -> Result<(), SinkError> {
         let kept = self.log.unopened().opened();
+        self.holds(held);
         kept.map_err(|e| SinkError::Retry(format!("could not keep that the target is not ahead: {e}")))?;
         (self.opened, self.accepted) = (true, false);
         Ok(())

@@ -132,7 +132,7 @@ impl LoggedCommitter {
         let marker = Marker { generation: self.desk.config.generation, epoch, partial: None };
         self.target.deliver(Delivery { until: epoch, chunk: 0, marker, batches: Vec::new() }).await?;
         self.marker = Some(marker);
-        self.desk.goes_on()
+        self.desk.goes_on(epoch)
     }
 
     /// Delivers the next range, chunk by chunk, until it is in.
@@ -192,6 +192,7 @@ impl LoggedCommitter {
                 Ok(()) => {
                     self.note(until, chunk.number, TransactionState::Committed);
                     self.marker = Some(marker);
+                    self.desk.holds(marker.epoch);
                     self.desk.succeeded();
                 }
                 Err(error) => {

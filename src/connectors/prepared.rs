@@ -183,7 +183,7 @@ impl PreparedCommitter {
         if let Some(restored) = ahead {
             self.target.lower(restored).await?;
             epochs.values_mut().for_each(|epoch| *epoch = restored.min(*epoch));
-            self.desk.goes_on()?;
+            self.desk.goes_on(restored)?;
         }
         let held = |handle: &CommitHandle| epochs.get(&handle.actor).is_some_and(|e| *e >= handle.epoch);
         for (epoch, promise) in &mut self.queue {
@@ -272,6 +272,7 @@ impl PreparedCommitter {
         self.target.finish(name, commit).await?;
         if commit {
             hit("two_phase.after_commit")?;
+            self.desk.holds(name.epoch);
             self.desk.succeeded();
         }
         self.note(name, if commit { TransactionState::Committed } else { TransactionState::RolledBack });

@@ -171,10 +171,7 @@ impl Database {
             super::arrival::fill(&lasting, url).await?;
         }
         match &lasting.catalog().stopped {
-            Some(savepoint) => {
-                tracing::warn!(savepoint, "the database is stopped; RECOVER lets it go on");
-                lasting.dml.close().await;
-            }
+            Some(savepoint) => super::restart::stay_stopped(&lasting, savepoint).await,
             None => super::restart::start(&lasting).await,
         }
         let cleaned = lasting.leftovers.clean_all(&lasting.catalog());

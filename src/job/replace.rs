@@ -14,6 +14,7 @@ use super::manager::{Database, JobError};
 use super::replace_fit::{Fitted, fit};
 use super::replace_ids::Ids;
 use super::savepoint::{blocking, cancellable, of_storage, open};
+use crate::checkpoint::ahead::Ahead;
 use crate::checkpoint::coordinator::Visible;
 use crate::checkpoint::local::Filled;
 use crate::checkpoint::manifest::{Manifest, StateFile};
@@ -341,6 +342,17 @@ impl Filling {
     }
 }
 
+/// What targets must not hold, and must. One that is filled anew, or that another database delivered to, need not
+/// hold anything of ours.
+fn ahead(lasting: &Lasting, savepoint: &Savepoint, fitted: &Fitted) -> Vec<(ObjectId, Ahead)> {
+    let own = savepoint.database == lasting.data_dir.database();
+    let of_sink = |(sink, ahead): &(ObjectId, Ahead)| {
+        let goes_on = own && fitted.jobs.iter().any(|job| job.job == *sink);
+        (*sink, if goes_on { ahead.clone() } else { ahead.clone().or_nothing() })
+    };
+    savepoint.ahead.iter().map(of_sink).collect()
+}
+
 /// The one step after which the database is the savepoint's. No dataflow runs, and nothing is written to
 /// the DML log.
 pub(super) fn switch(lasting: &Lasting, savepoint: &Savepoint, prepared: Prepared) -> Result<(), JobError> {
@@ -354,6 +366,7 @@ pub(super) fn switch(lasting: &Lasting, savepoint: &Savepoint, prepared: Prepare
     };
     place_logs(lasting, &logs).map_err(io)?;
     failpoint::hit("restore.logs_placed").map_err(io)?;
+    let ahead = ahead(lasting, savepoint, &fitted);
     let mut manifest = Manifest {
         format: 0,
         database: lasting.data_dir.database(),
@@ -371,7 +384,7 @@ pub(super) fn switch(lasting: &Lasting, savepoint: &Savepoint, prepared: Prepare
         savepoint: Some(savepoint.epoch),
         catalog: None,
         promised: Vec::new(),
-        ahead: savepoint.ahead.clone(),
+        ahead,
     };
     let storage = lasting.storage.lock();
     storage.write_staged(&staged::state(storage.root()), &mut manifest).map_err(io)?;

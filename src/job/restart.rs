@@ -10,7 +10,7 @@ use super::incarnation::{Incarnation, Lasting};
 use super::manager::JobError;
 use super::memory;
 use super::restart_policy::Verdict;
-use super::restore::{Prepared, prepare};
+use super::restore::{Prepared, prepare, show};
 use crate::checkpoint::coordinator::Message;
 use crate::clock;
 use crate::state::budget::Budget;
@@ -36,6 +36,17 @@ pub async fn start(lasting: &Arc<Lasting>) {
     if let Err(error) = begin(lasting, reason).await {
         tracing::error!(%error, "could not start the dataflow");
         tokio::spawn(recover(Arc::clone(lasting), error.to_string(), lasting.life()));
+    }
+}
+
+/// Starts none: the database is stopped, all of it in a savepoint. What there was can be read.
+pub async fn stay_stopped(lasting: &Arc<Lasting>, savepoint: &str) {
+    tracing::warn!(savepoint, "the database is stopped; RECOVER lets it go on");
+    lasting.dml.close().await;
+    let stopped = Arc::clone(lasting);
+    let shown = super::savepoint::blocking(move || show(&stopped)).await;
+    if let Err(error) = shown.and_then(|shown| shown) {
+        tracing::error!(%error, "no relation can be read before RECOVER");
     }
 }
 

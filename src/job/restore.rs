@@ -17,7 +17,7 @@ use super::storing::{ManifestFacts, Store, Storing};
 use super::tail::Tails;
 use crate::checkpoint::ahead::Ahead;
 use crate::checkpoint::channel;
-use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Overtaker, Start};
+use crate::checkpoint::coordinator::{Coordinator, CoordinatorHandle, Overtaker, Start, Visible};
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::participant::{ChannelState, CommitHandle};
 use crate::clock;
@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState, TableId};
+use weir_catalog::{CatalogChange, CatalogSnapshot, JobId, Object, ObjectId, ObjectState, SqlState, TableId};
 use weir_sql::plan::StreamPlan;
 
 /// What a start waits for.
@@ -128,6 +128,21 @@ pub fn prepare(lasting: &Arc<Lasting>) -> Result<Prepared, JobError> {
     let first = incarnation.running.change(specs, &[], Some(&from))?;
     steps.build = took();
     Ok(Prepared { incarnation, first, filling, restored, steps })
+}
+
+/// Shows what the newest checkpoint holds, where no dataflow is to run: the database is stopped.
+pub fn show(lasting: &Lasting) -> Result<(), JobError> {
+    let Some(manifest) = newest_checkpoint(lasting)? else { return Ok(()) };
+    let logged = lasting.dml.position();
+    if manifest.dml_position != logged {
+        let at = manifest.dml_position;
+        let message = format!("the newest checkpoint holds DML position {at}, of {logged}");
+        return Err(JobError::new(SqlState::DATA_CORRUPTED, message));
+    }
+    let state = open_store(lasting, Some(&manifest))?.snapshot();
+    let (epoch, dml_position) = (manifest.epoch, manifest.dml_position);
+    lasting.shown.visible.send_replace(Visible { epoch, dml_position, state });
+    Ok(())
 }
 
 /// The sinks' committers, which go on from `promised`.

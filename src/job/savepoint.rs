@@ -230,7 +230,7 @@ async fn cut(lasting: &Arc<Lasting>, stop: bool, cancel: &CancellationToken) -> 
     }
     lasting.shown.history().savepoint(epoch);
     let logs = open_logs(lasting, &manifest).map_err(|e| JobError::io("open a sink log", &e))?;
-    let ahead = lasting.sink_logs.ahead();
+    let ahead = lasting.sink_logs.to_save(epoch);
     Ok(Cut { life, manifest, catalog, logs, ahead, stop })
 }
 

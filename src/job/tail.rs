@@ -137,8 +137,17 @@ impl SinkLogs {
     /// What targets must not hold, as somebody is to know it who goes on with what there is now: if nobody has
     /// opened them yet, or has chosen what becomes of what they hold.
     pub fn ahead(&self) -> Vec<(ObjectId, Ahead)> {
+        self.of_logs(|log| log.unopened().to_carry())
+    }
+
+    /// The same for a savepoint of `epoch`, and what targets must hold.
+    pub fn to_save(&self, epoch: Epoch) -> Vec<(ObjectId, Ahead)> {
+        self.of_logs(|log| log.unopened().to_save(epoch))
+    }
+
+    fn of_logs(&self, ahead: impl Fn(&SinkLog) -> Option<Ahead>) -> Vec<(ObjectId, Ahead)> {
         let open = self.open.lock();
-        let of_log = |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, log.unopened().to_carry()?));
+        let of_log = |(sink, log): (&ObjectId, &Arc<SinkLog>)| Some((*sink, ahead(log)?));
         let mut ahead: Vec<_> = open.iter().filter_map(of_log).collect();
         ahead.sort_unstable_by_key(|(sink, _)| *sink);
         ahead

@@ -435,6 +435,8 @@ async fn a_stopped_database_answers_and_takes_nothing_until_it_is_let_go_on() {
     let client = weir.connect().await;
     let error = refused(&client, "INSERT INTO t VALUES (5000, 1, 'x')").await;
     assert!(error.starts_with("55000: the database is stopped"), "{error}");
+    assert_eq!(rows(&client, "SELECT * FROM t ORDER BY id").await, t, "it is shown after a restart as well");
+    assert_eq!(value(&client, "SELECT n FROM totals").await, n);
     // Elsewhere it goes on with just that.
     let moved = Weir::with(&["--restore", &to], &[]).await;
     let there = moved.connect().await;

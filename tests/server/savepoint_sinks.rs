@@ -200,6 +200,54 @@ async fn a_target_that_is_ahead_of_the_savepoint_is_refused_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_another_sink_had_since_the_savepoint_is_refused() {
+    let postgres = Postgres::start().await;
+    let target = postgres.connect().await;
+    for how in ["type = 'append-only'", "type = 'append-only', commit_mode = 'two_phase', commit_every = 1"] {
+        for again in [false, true] {
+            run(&target, "DROP TABLE IF EXISTS target, weir_progress; CREATE TABLE target (id int, v text)")
+                .await;
+            let weir = Weir::start().await;
+            let client = weir.connect().await;
+            pipeline(&client, postgres.port(), how).await;
+            run(&client, "INSERT INTO t VALUES (1, 'before'); CHECKPOINT").await;
+            wait_for(&target, "SELECT count(*) FROM target", "1").await;
+            // That it is known to be delivered is what the savepoint has to tell.
+            wait_for(
+                &client,
+                "SELECT committed_epoch IS NOT NULL FROM weir_catalog.sinks WHERE name = 'k'",
+                "t",
+            )
+            .await;
+            let to = url(&weir, "saved");
+            run(&client, &format!("SAVEPOINT TO '{to}'")).await;
+            run(&client, "INSERT INTO t VALUES (2, 'after'); CHECKPOINT").await;
+            wait_for(&target, "SELECT count(*) FROM target", "2").await;
+            if again {
+                run(&client, "DROP SINK k").await;
+                wait_for(&target, "SELECT count(*) FROM pg_prepared_xacts", "0").await;
+                run(&target, "DELETE FROM weir_progress; DELETE FROM target").await;
+            } else {
+                run(&client, "ALTER SINK k REBUILD").await;
+                wait_for(&client, STATUS, "running").await;
+                wait_for(&target, "SELECT count(*) FROM target", "2").await;
+            }
+            run(&client, &format!("RESTORE DATABASE dev FROM '{to}' WITH (replace = true)")).await;
+            wait_alert(&client, "lacks what was delivered up to epoch").await;
+            run(&client, "INSERT INTO t VALUES (2, 'again'); CHECKPOINT").await;
+            assert_eq!(
+                value(&target, "SELECT count(*) FROM target").await,
+                if again { "0" } else { "2" },
+                "{how}"
+            );
+            run(&client, "ALTER SINK k REBUILD").await;
+            wait_for(&target, "SELECT count(*) FROM target WHERE v IN ('before', 'again')", "2").await;
+            assert_eq!(value(&target, "SELECT count(*) FROM target").await, "2", "{how}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sinks_of_another_database_need_a_word() {
     let postgres = Postgres::start().await;
     let target = postgres.connect().await;
