@@ -16,6 +16,7 @@ use crate::checkpoint::coordinator::{
 };
 use crate::checkpoint::decide::Fault;
 use crate::checkpoint::manifest::{Manifest, ManifestJob};
+use crate::checkpoint::participant::CommitHandle;
 use crate::checkpoint::storage::{self, CheckpointStorage, Completed};
 use crate::checkpoint::transfer::Cancel;
 use crate::clock;
@@ -79,6 +80,15 @@ pub struct ManifestFacts {
     pub retain: Arc<dyn Fn() + Send + Sync>,
 }
 
+/// What sinks promise that there are. One whose creation came to nothing in another life of the dataflow
+/// has no committer here that would tell.
+fn promised(contents: &CheckpointContents, catalog: &CatalogSnapshot) -> Vec<CommitHandle> {
+    // Where the server is stopping, the catalog is not known any more.
+    let known = catalog.version > 0;
+    let is_there = |handle: &&CommitHandle| !known || catalog.by_id(handle.sink).is_some();
+    contents.handles.iter().filter(is_there).cloned().collect()
+}
+
 impl ManifestFacts {
     fn store(
         &self,
@@ -96,6 +106,7 @@ impl ManifestFacts {
             backfilled: true,
         };
         let catalog = (self.catalog)();
+        let handles = promised(contents, &catalog);
         let manifest = Manifest {
             database: self.database,
             generation: self.generation,
@@ -106,7 +117,7 @@ impl ManifestFacts {
             jobs: contents.jobs.iter().map(of_job).collect(),
             offsets: contents.offsets.clone(),
             unaligned: contents.unaligned,
-            handles: contents.handles.clone(),
+            handles: handles.clone(),
             // Filled in where the directory is read.
             format: 0,
             files: Vec::new(),
@@ -117,7 +128,7 @@ impl ManifestFacts {
             ahead: Vec::new(),
         };
         drop(fingerprints);
-        let belongings = || self.belongings(catalog, contents);
+        let belongings = || self.belongings(catalog, &handles);
         let completed = storage::store(&self.storage, manifest, belongings, cancel)?;
         let us = |duration: std::time::Duration| duration.as_micros() as u64;
         let parts = CheckpointParts {
@@ -143,9 +154,9 @@ impl ManifestFacts {
     fn belongings(
         &self,
         catalog: Arc<CatalogSnapshot>,
-        contents: &CheckpointContents,
+        handles: &[CommitHandle],
     ) -> std::io::Result<Belongings> {
-        let promised = self.sink_logs.promised(&contents.handles)?;
+        let promised = self.sink_logs.promised(handles)?;
         Ok(Belongings { catalog, promised, ahead: self.sink_logs.ahead() })
     }
 }

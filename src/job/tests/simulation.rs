@@ -8,15 +8,28 @@
 //!           check: tables = what was acknowledged; views = the same query as a batch; sources read once;
 //!                  sinks exactly once, or refused where a target is ahead of what was restored
 //! ```
-//! What it finds was tried by breaking the engine on purpose. The first seed that fails, of 300:
+//! What it finds was tried by breaking the engine on purpose. The seed that failed, of 300:
 //!
 //! | broken | seed | broken | seed |
 //! | --- | --- | --- | --- |
+//! | a savepoint has no promises of sinks | 15 | epochs are given again after a restart | 30 |
+//!
+//! With the draws of before, which were other ones, also these failed, of 600:
+//!
+//! | broken | seed | broken | seed |
+//! | --- | --- | --- | --- |
+//! | clean-up takes a file that a checkpoint names | 0 | … remotely | 1 |
+//! | RESTORE has no offsets of sources | 4 | a rescale loses half of the vnodes | 31 |
+//! | a full channel does not wake its sender | 7 | an eviction drops groups that changed | 4 |
+//! | a window is emitted on close, but early | 218 | a transaction is committed before its checkpoint | 11 |
 //! | DML is acknowledged before its fsync | 4 | rows before an overtaken barrier are not replayed | 14 |
 //! | promises of sinks are forgotten at a restore | 14 | a damaged file of a checkpoint is used | 21 |
 //! | sinks commit before the manifest is durable | 0 | offsets are recorded a row late | 1 |
 //! | an epoch is published before it is applied | 0 | marks of sources are not restored | 11 |
 //! | a manifest's DML position is one behind | 4 | … or one ahead | 0 |
+//!
+//! Not found in 300: a dropped sink's transactions are not rolled back (the next start finds them); a
+//! window that was emitted is emitted again after a restart.
 //!
 //! It has no RocksDB, whose threads are its own: [`crate::state::memory`] holds the state.
 //!
@@ -63,7 +76,7 @@ use weir_sql::binder::Bound;
 /// Lines of a trace that are printed when a seed fails.
 const SHOWN: usize = 120;
 /// Seeds that a usual run tries.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 500;
 
 /// What happened, in words and as a number.
 #[derive(Default)]
