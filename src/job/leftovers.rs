@@ -5,7 +5,7 @@
 //!   sinks/<id>/target.json    a sink that prepares: how its target is reached
 //!   DROP SINK ── catalog log ── committer ends ── everything is rolled back ── sinks/<id> removed
 //!                  │ crash                             │ the target is down: tried again
-//!                  └────── at the next start: a directory whose sink the catalog does not have ──┘
+//!                  └── at the next start, also of the dataflow: a directory whose sink is not in the catalog
 //! ```
 //! Where that directory is gone (an older copy of the data directory was put back), the targets of the
 //! sinks that there are are searched, at the start and when one is created: what is prepared there under
@@ -92,10 +92,12 @@ impl Leftovers {
         }
     }
 
-    /// Cleans up after sinks that were dropped before, in the background.
-    pub fn clean_all(self: &Arc<Self>, catalog: &CatalogSnapshot) -> io::Result<()> {
+    /// Cleans up in the background after sinks that were dropped before, or while no dataflow ran: all but those
+    /// whose jobs are `running` still, which are cleaned up after when they have ended.
+    pub fn clean_all(self: &Arc<Self>, catalog: &CatalogSnapshot, running: &[ObjectId]) -> io::Result<()> {
         for sink in self.logs.all()? {
-            if catalog.by_id(sink).is_none() {
+            let under_way = running.contains(&sink) || self.waiting.lock().contains_key(&sink);
+            if catalog.by_id(sink).is_none() && !under_way {
                 tokio::spawn(Self::clean(Arc::downgrade(self), sink));
             }
         }

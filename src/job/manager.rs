@@ -174,7 +174,7 @@ impl Database {
             Some(savepoint) => super::restart::stay_stopped(&lasting, savepoint).await,
             None => super::restart::start(&lasting).await,
         }
-        let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
+        let cleaned = lasting.leftovers.clean_all(&lasting.catalog(), &[]);
         cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
         super::attempts::clean(&lasting).map_err(|e| JobError::io("read the savepoints' directory", &e))?;
         lasting.search_targets();

@@ -98,7 +98,7 @@ async fn restore(
     }
     restored?;
     lasting.settings_changed();
-    let cleaned = lasting.leftovers.clean_all(&lasting.catalog());
+    let cleaned = lasting.leftovers.clean_all(&lasting.catalog(), &[]);
     cleaned.map_err(|e| JobError::io("read the sinks' directory", &e))?;
     lasting.search_targets();
     tracing::info!(url = dir.url(), "the database is restored");

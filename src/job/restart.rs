@@ -262,6 +262,10 @@ async fn settle(lasting: &Arc<Lasting>, incarnation: &Incarnation) -> Result<(),
     if !dropped.is_empty() {
         super::manager::end_in(incarnation, &dropped).await?;
     }
+    // A sink that was dropped while no dataflow ran had no committer that could.
+    if let Err(error) = lasting.leftovers.clean_all(&catalog, &running) {
+        tracing::warn!(%error, "could not read the sinks' directory");
+    }
     let mut due = catalog.objects().filter(|o| o.has_job() && o.state == ObjectState::Created);
     if due.any(|o| !running.contains(&o.id)) {
         again(Arc::clone(lasting));

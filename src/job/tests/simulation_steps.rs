@@ -126,6 +126,20 @@ impl Simulation {
         }
     }
 
+    /// Whether every view that shows windows once they are closed shows all that are: a mark comes behind the rows
+    /// that it is of, and is told with a later epoch.
+    fn shows_closed(&self) -> bool {
+        let Some(db) = self.db() else { return false };
+        let (catalog, visible) = (db.catalog(), db.visible());
+        catalog.objects().filter(|o| o.kind() == ObjectKind::MaterializedView).all(|object| {
+            let Some(Some(query)) = self.clients.objects.get(&object.name.name) else { return true };
+            !sources::closes(query)
+                || Oracle::get()
+                    .rows(&self.closed(query), &catalog, &visible)
+                    .is_ok_and(|expected| expected == oracle::stored(object, &catalog, &visible))
+        })
+    }
+
     /// Everything goes on, fairly, until `done`.
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         for round in 0..ROUNDS_MAX {
@@ -282,6 +296,11 @@ impl Simulation {
         }
         self.until("jobs have their actors", |s| s.jobs_fit());
         assert_eq!(self.visible.1, self.clients.position(), "what is acknowledged is visible");
+        let mut rounds = 0;
+        self.until("closed windows are shown", |s| {
+            rounds += 1;
+            rounds % 8 == 1 && s.shows_closed()
+        });
         self.check_rows(true);
         self.disk.check();
         let missing = simulated_store::missing(Epoch(self.clients.restored));
