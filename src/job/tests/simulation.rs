@@ -76,7 +76,7 @@ use weir_sql::binder::Bound;
 /// Lines of a trace that are printed when a seed fails.
 const SHOWN: usize = 120;
 /// Seeds that a usual run tries.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 2_000;
 
 /// What happened, in words and as a number.
 #[derive(Default)]
