@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -337,7 +338,10 @@ fn configure(arguments: ServeArguments) -> Result<Config, ServerError> {
 fn start_log(config: &Config) {
     let filter = EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new(config.log_filter()));
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // Colours are for people: a file of the log is searched.
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_target(false).with_ansi(colours).init();
 }
 
 fn greet(config: &Config, server: &RunningServer) {

@@ -325,6 +325,9 @@ impl SavepointDir {
 /// The URL of a savepoint. The error tells what to write instead.
 pub fn parse_url(text: &str) -> Result<StorageUrl, String> {
     let hint = || "Write a URL such as \"file:///path/name\" or \"s3://bucket/name\".".to_owned();
+    if !text.contains("://") {
+        return Err(hint());
+    }
     let url = StorageUrl::parse(text)?.ok_or_else(hint)?;
     match url.url.path().trim_matches('/').is_empty() {
         true => Err(hint()),

@@ -1,5 +1,5 @@
-//! What is known of the target of a sink until somebody has opened it and looked: which epochs it must not
-//! hold ([`Ahead`]).
+//! What is known of the target of a sink: until somebody has opened it and looked, which epochs it must not hold,
+//! and which it must ([`Ahead`]); from then on, up to where it was delivered to.
 //!
 //! What a restore gave up is in no later checkpoint, so this goes from start to start, and from machine to
 //! machine: on the disk from the first checkpoint on that is made before somebody has looked, and with each
@@ -16,7 +16,7 @@ use tracing::warn;
 
 /// What a target must not hold, in the directory of the sink's log.
 const FILE: &str = "ahead";
-/// What is known of a target as long as nobody has opened it.
+/// What is known of a target that nobody has opened yet, or from when it was.
 #[derive(Debug)]
 pub struct Unopened {
     dir: PathBuf,

@@ -124,32 +124,34 @@ pub struct DmlLog {
 impl DmlLog {
     /// Opens the log in `dir`, or makes it. Keeps in memory what comes after `from`, the position
     /// of the checkpoint that is restored. A torn record at the end (never acknowledged) is cut.
-    /// Nothing is acknowledged where the directory is not the `owner`'s any more.
-    pub fn open(dir: &Path, from: u64, owner: Option<Arc<Ownership>>) -> io::Result<Arc<DmlLog>> {
+    /// An error if it ends before `least`, the position of the newest checkpoint that was made here. Nothing is
+    /// acknowledged where the directory is not the `owner`'s any more.
+    pub fn open(dir: &Path, from: u64, least: u64, owner: Option<Arc<Ownership>>) -> io::Result<Arc<DmlLog>> {
         std::fs::create_dir_all(dir).map_err(in_file(dir))?;
         let mut files = list(dir)?;
         let mut memory = VecDeque::new();
         let (mut last, torn) = read(dir, &files, from, true, &mut |t| memory.push_back(Arc::new(t)))?;
         let writer = match torn {
-            // The checkpoint's position was durable here: what came after it is gone as well.
-            Some(_) if last < from => {
+            // That position was durable here: what came after it is gone as well.
+            Some(_) if last < least => {
                 let why = format!(
-                    "it ends with position {last}, but a checkpoint holds position {from}: what was acknowledged \
+                    "it ends with position {last}, but a checkpoint holds position {least}: what was acknowledged \
                      after that may be lost"
                 );
                 return Err(damaged(&path(dir, files[files.len() - 1]), why));
             }
-            Some(frames) if !frames.is_damaged() => {
+            Some(frames) if last >= from && !frames.is_damaged() => {
                 let path = path(dir, files[files.len() - 1]);
                 FrameWriter::open(path, MAGIC, "dml_log", &frames)?
             }
             // What is damaged goes when nothing of its file is needed, so it is not appended to.
-            Some(frames) => {
+            Some(frames) if last >= from => {
                 FrameWriter::open(path(dir, files[files.len() - 1]), MAGIC, "dml_log", &frames)?;
                 files.push(last + 1);
                 FrameWriter::create(path(dir, last + 1), MAGIC, "dml_log")?
             }
-            None => {
+            // An older copy of the directory goes on from a checkpoint that was elsewhere.
+            Some(_) | None => {
                 last = from;
                 files.push(from + 1);
                 FrameWriter::create(path(dir, from + 1), MAGIC, "dml_log")?

@@ -123,11 +123,11 @@ impl Lasting {
             take_over(&mut data_dir, &settings).map_err(io("take over checkpoint.storage"))?;
         }
         let sub = |name: &str| data_dir.subdirectory(name).map_err(io("make a directory"));
-        let Checkpoints { storage, newest, history } =
+        let Checkpoints { storage, newest, history, dml_position: least } =
             open_checkpoints(&data_dir, &catalog, &settings, arrives)?;
         require_backend(&config, newest.as_ref())?;
         let position = newest.as_ref().map_or(0, |m| m.dml_position);
-        let dml = DmlLog::open(&sub("dml")?, position, Some(Arc::clone(data_dir.ownership())))
+        let dml = DmlLog::open(&sub("dml")?, position, least, Some(Arc::clone(data_dir.ownership())))
             .map_err(io("open the DML log"))?;
         let blocks = data_dir.epoch_blocks().map_err(io("reserve epochs"))?;
         let known = storage.list().next().map_or(Epoch::ZERO, |m| m.epoch);

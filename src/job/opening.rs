@@ -24,6 +24,8 @@ pub struct Checkpoints {
     pub newest: Option<Manifest>,
     /// What is told of earlier ones.
     pub history: History,
+    /// The DML position of the newest one that was on the disk: the log here has reached it.
+    pub dml_position: u64,
 }
 
 /// Opens the checkpoints of a data directory with this catalog, and checks that they are all there and
@@ -41,6 +43,7 @@ pub fn open_checkpoints(
     let mut storage = CheckpointStorage::open(&root, data_dir.database(), data_dir.generation())
         .map_err(JobError::from_checkpoint)?;
     storage.guard(data_dir.ownership());
+    let dml_position = storage.list().map(|manifest| manifest.dml_position).max().unwrap_or(0);
     if !arrives {
         storage.set(settings);
         open_remote(&mut storage, catalog)?;
@@ -53,7 +56,7 @@ pub fn open_checkpoints(
     if newest.is_none() && !arrives {
         require_never_any(&storage, &history)?;
     }
-    Ok(Checkpoints { storage, newest, history })
+    Ok(Checkpoints { storage, newest, history, dml_position })
 }
 
 /// Goes above every generation that wrote to the storage.

@@ -46,7 +46,7 @@ fn holds(log: &DmlLog, range: std::ops::RangeInclusive<u64>) {
 #[tokio::test]
 async fn what_was_appended_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     assert_eq!(log.position(), 0);
     fill(&log, 1..=10).await;
     assert_eq!(log.position(), 10);
@@ -60,7 +60,7 @@ async fn what_was_appended_is_replayed() {
     log.rewind(2).unwrap();
     holds(&log, 3..=10);
     drop(log);
-    let log = DmlLog::open(dir.path(), 7, None).unwrap();
+    let log = DmlLog::open(dir.path(), 7, 0, None).unwrap();
     holds(&log, 8..=10);
     fill(&log, 11..=12).await;
     log.forget(12);
@@ -71,7 +71,7 @@ async fn what_was_appended_is_replayed() {
 #[tokio::test]
 async fn callers_that_wait_together_share_a_frame() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     let tasks: Vec<_> = (0..200)
         .map(|i| {
             let log = log.clone();
@@ -87,14 +87,14 @@ async fn callers_that_wait_together_share_a_frame() {
     let frames = Frames::read(&path(dir.path(), 1), MAGIC, true).unwrap();
     assert!(frames.iter().count() <= 200);
     drop(log);
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     assert_eq!(log.range(0, 1000).len(), 200);
 }
 
 #[tokio::test]
 async fn files_rotate_and_are_cut() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     log.shared.file_bytes.store(4000, Ordering::Relaxed);
     fill(&log, 1..=50).await;
     let files = list(dir.path()).unwrap();
@@ -105,22 +105,22 @@ async fn files_rotate_and_are_cut() {
     assert_eq!(list(dir.path()).unwrap(), files[2..]);
     log.cut(position).unwrap();
     drop(log);
-    let log = DmlLog::open(dir.path(), position, None).unwrap();
+    let log = DmlLog::open(dir.path(), position, 0, None).unwrap();
     holds(&log, position + 1..=50);
     log.cut(50).unwrap();
     let left = list(dir.path()).unwrap();
     assert_eq!(left.len(), 1, "the file that is appended to stays");
     drop(log);
-    let error = DmlLog::open(dir.path(), 0, None).err().unwrap().to_string();
+    let error = DmlLog::open(dir.path(), 0, 0, None).err().unwrap().to_string();
     assert!(error.contains(&format!("begins at {}, but is needed from 1", left[0])), "{error}");
-    let log = DmlLog::open(dir.path(), 50, None).unwrap();
+    let log = DmlLog::open(dir.path(), 50, 0, None).unwrap();
     assert_eq!(log.position(), 50);
 }
 
 #[tokio::test]
 async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     fill(&log, 1..=4).await;
     drop(log);
     let file = path(dir.path(), 1);
@@ -129,13 +129,13 @@ async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
     // The test of frames cuts at every byte; here some do.
     for cut in (0..bytes.len()).step_by(97).chain([bytes.len()]) {
         std::fs::write(&file, &bytes[..cut]).unwrap();
-        let log = DmlLog::open(dir.path(), 0, None).unwrap();
+        let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
         let position = log.position();
         holds(&log, 1..=position);
         seen.insert(position);
         fill(&log, position + 1..=position + 1).await;
         drop(log);
-        holds(&DmlLog::open(dir.path(), 0, None).unwrap(), 1..=position + 1);
+        holds(&DmlLog::open(dir.path(), 0, 0, None).unwrap(), 1..=position + 1);
     }
     assert_eq!(seen, (0..=4).collect());
 }
@@ -143,7 +143,7 @@ async fn a_log_cut_anywhere_replays_whole_transactions_and_goes_on() {
 #[tokio::test]
 async fn damage_in_the_middle_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     fill(&log, 1..=3).await;
     drop(log);
     let file = path(dir.path(), 1);
@@ -153,7 +153,7 @@ async fn damage_in_the_middle_is_an_error_that_names_the_file() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
         std::fs::write(&file, damaged).unwrap();
-        match DmlLog::open(dir.path(), 0, None) {
+        match DmlLog::open(dir.path(), 0, 0, None) {
             Ok(log) => {
                 holds(&log, 1..=2);
                 lost += 1;
@@ -167,7 +167,7 @@ async fn damage_in_the_middle_is_an_error_that_names_the_file() {
 #[tokio::test]
 async fn damage_before_the_checkpoint_costs_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     fill(&log, 1..=6).await;
     drop(log);
     let file = path(dir.path(), 1);
@@ -180,7 +180,7 @@ async fn damage_before_the_checkpoint_costs_nothing() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
         std::fs::write(&file, damaged).unwrap();
-        match DmlLog::open(dir.path(), 3, None) {
+        match DmlLog::open(dir.path(), 3, 0, None) {
             Ok(log) if at < end(3) => {
                 holds(&log, 4..=6);
                 fill(&log, 7..=8).await;
@@ -188,13 +188,13 @@ async fn damage_before_the_checkpoint_costs_nothing() {
                 log.rewind(3).unwrap();
                 holds(&log, 4..=8);
                 drop(log);
-                assert!(DmlLog::open(dir.path(), 0, None).is_err(), "an older checkpoint needs it");
-                let log = DmlLog::open(dir.path(), 3, None).unwrap();
+                assert!(DmlLog::open(dir.path(), 0, 0, None).is_err(), "an older checkpoint needs it");
+                let log = DmlLog::open(dir.path(), 3, 0, None).unwrap();
                 holds(&log, 4..=8);
                 log.cut(6).unwrap();
                 assert!(!file.exists(), "it goes when nothing of it is needed");
                 drop(log);
-                holds(&DmlLog::open(dir.path(), 6, None).unwrap(), 7..=8);
+                holds(&DmlLog::open(dir.path(), 6, 0, None).unwrap(), 7..=8);
             }
             // Whether the last was acknowledged can't be told.
             Ok(log) => {
@@ -215,7 +215,7 @@ async fn damage_before_the_checkpoint_costs_nothing() {
 #[tokio::test]
 async fn a_log_that_ends_before_the_checkpoint_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     fill(&log, 1..=6).await;
     drop(log);
     let file = path(dir.path(), 1);
@@ -224,12 +224,19 @@ async fn a_log_that_ends_before_the_checkpoint_is_refused() {
     for length in [0, 8, half] {
         std::fs::write(&file, &bytes[..length]).unwrap();
         let error =
-            DmlLog::open(dir.path(), 5, None).err().expect("acknowledged rows may be gone").to_string();
+            DmlLog::open(dir.path(), 5, 5, None).err().expect("acknowledged rows may be gone").to_string();
         assert!(error.contains("00001.log is damaged: it ends with position"), "{error}");
         assert_eq!(std::fs::read(&file).unwrap(), &bytes[..length], "it stays as it was");
     }
+    // An older copy of the directory goes on from a checkpoint that was elsewhere, and gives no position twice.
+    std::fs::write(&file, &bytes[..half]).unwrap();
+    let log = DmlLog::open(dir.path(), 7, 1, None).unwrap();
+    assert_eq!(log.position(), 7);
+    fill(&log, 8..=9).await;
+    drop(log);
+    holds(&DmlLog::open(dir.path(), 7, 7, None).unwrap(), 8..=9);
     std::fs::remove_dir_all(dir.path()).unwrap();
-    assert!(DmlLog::open(dir.path(), 5, None).is_err(), "the log is gone");
+    assert!(DmlLog::open(dir.path(), 5, 0, None).is_err(), "the log is gone");
 }
 
 #[tokio::test]
@@ -240,7 +247,7 @@ async fn killed_anywhere_it_keeps_what_it_acknowledged() {
         let acknowledged = failpoint::testing::run_killed(child, &format!("dml_log.{point}"), dir.path());
         let last = acknowledged.last().copied().unwrap_or(0);
         let from = list(dir.path()).unwrap()[0] - 1;
-        let log = DmlLog::open(dir.path(), from, None).unwrap();
+        let log = DmlLog::open(dir.path(), from, 0, None).unwrap();
         // What was not acknowledged may be there, or not.
         assert!(last >= 3 && (last..=last + 1).contains(&log.position()), "{point} {last}");
         holds(&log, from + 1..=log.position());
@@ -253,7 +260,7 @@ async fn killed_anywhere_it_keeps_what_it_acknowledged() {
 #[ignore = "a child of the test above"]
 async fn child_appends_until_it_is_killed() {
     let Some(dir) = failpoint::testing::child_dir() else { return };
-    let log = DmlLog::open(&dir, 0, None).unwrap();
+    let log = DmlLog::open(&dir, 0, 0, None).unwrap();
     log.shared.file_bytes.store(4000, Ordering::Relaxed);
     for i in 1..100 {
         println!("done {}", log.append(changes(i)).await.unwrap());
@@ -264,7 +271,7 @@ async fn child_appends_until_it_is_killed() {
 #[tokio::test]
 async fn what_is_queued_is_seen_before_it_is_durable() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     fill(&log, 1..=3).await;
     let first = log.begin(changes(4), None).unwrap().unwrap();
     let (seen, basis) = log.newest(2);
@@ -280,7 +287,7 @@ async fn what_is_queued_is_seen_before_it_is_durable() {
 #[tokio::test]
 async fn a_write_that_fails_takes_back_what_is_built_on_it() {
     let dir = tempfile::tempdir().unwrap();
-    let log = DmlLog::open(dir.path(), 0, None).unwrap();
+    let log = DmlLog::open(dir.path(), 0, 0, None).unwrap();
     fill(&log, 1..=2).await;
     let failures = log.shared.memory.lock().failures;
     let (_, basis) = log.newest(0);
@@ -306,16 +313,16 @@ async fn nothing_is_acknowledged_in_a_directory_that_is_anothers() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::open(dir.path()).unwrap();
     let dml = data.subdirectory("dml").unwrap();
-    let log = DmlLog::open(&dml, 0, Some(Arc::clone(data.ownership()))).unwrap();
+    let log = DmlLog::open(&dml, 0, 0, Some(Arc::clone(data.ownership()))).unwrap();
     log.shared.file_bytes.store(1, Ordering::Relaxed);
     fill(&log, 1..=3).await;
     std::fs::remove_file(dir.path().join("LOCK")).unwrap();
     let other = DataDir::open(dir.path()).unwrap();
-    let of_other = DmlLog::open(&dml, 0, Some(Arc::clone(other.ownership()))).unwrap();
+    let of_other = DmlLog::open(&dml, 0, 0, Some(Arc::clone(other.ownership()))).unwrap();
     let error = log.append(changes(4)).await.unwrap_err().to_string();
     assert!(error.contains("no longer this server's"), "{error}");
     fill(&of_other, 4..=5).await;
     assert!(log.append(changes(4)).await.is_err());
     drop((log, of_other));
-    holds(&DmlLog::open(&dml, 0, None).unwrap(), 1..=5);
+    holds(&DmlLog::open(&dml, 0, 0, None).unwrap(), 1..=5);
 }
