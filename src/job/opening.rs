@@ -2,7 +2,7 @@
 
 use super::manager::JobError;
 use crate::checkpoint::history::History;
-use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::manifest::{Manifest, ManifestJob};
 use crate::checkpoint::remote::RemoteStorage;
 use crate::checkpoint::staged;
 use crate::checkpoint::storage::CheckpointStorage;
@@ -11,7 +11,8 @@ use crate::state::backend::Backend;
 use crate::state::data_dir::DataDir;
 use crate::state::durable::damaged;
 use crate::stream::Epoch;
-use weir_catalog::{CatalogSnapshot, SqlState};
+use std::collections::HashSet;
+use weir_catalog::{CatalogSnapshot, JobId, ObjectId, SqlState};
 
 /// What is remembered of checkpoints, below the data directory.
 const HISTORY: &str = "history.jsonl";
@@ -132,6 +133,22 @@ fn require_restored(storage: &CheckpointStorage, restored: Epoch) -> std::io::Re
     }
     let message = format!("the checkpoint of epoch {restored}, which RESTORE put in place, is missing");
     Err(std::io::Error::new(std::io::ErrorKind::InvalidData, message))
+}
+
+/// A job that had filled from one that was filling still has some of its rows, and would get them again when that
+/// one fills anew: it fills anew as well.
+pub fn leave_out_what_lacks_inputs(jobs: &mut Vec<ManifestJob>, catalog: &CatalogSnapshot) {
+    loop {
+        let there: HashSet<JobId> = jobs.iter().map(|job| job.job).collect();
+        let fills =
+            |input: ObjectId| catalog.by_id(input).is_some_and(|o| o.has_job()) && !there.contains(&input);
+        jobs.retain(|job| {
+            catalog.by_id(job.job).is_none_or(|object| !object.inputs().into_iter().any(fills))
+        });
+        if jobs.len() == there.len() {
+            return;
+        }
+    }
 }
 
 /// A store reads what its own kind has written.

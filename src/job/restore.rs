@@ -200,7 +200,11 @@ fn newest(apply: &ApplyHandle) -> StateSource {
 /// The newest intact checkpoint, once what is left to do of a RESTORE is done.
 fn newest_checkpoint(lasting: &Lasting) -> Result<Option<Manifest>, JobError> {
     super::replace::settle(lasting).map_err(|e| JobError::io("put the savepoint in place", &e))?;
-    lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)
+    let mut newest = lasting.storage.lock().newest_intact().map_err(JobError::from_checkpoint)?;
+    if let Some(manifest) = &mut newest {
+        super::opening::leave_out_what_lacks_inputs(&mut manifest.jobs, &lasting.catalog());
+    }
+    Ok(newest)
 }
 
 fn start_apply(

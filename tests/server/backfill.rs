@@ -258,7 +258,6 @@ async fn what_the_restored_checkpoint_lacks_is_not_read_before_it_has_filled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a known fault: once in ten or twenty runs a view on a view that fills again shows some rows of it twice"]
 async fn a_view_on_a_view_fills_again_with_it() {
     fill_again(true).await;
 }
